@@ -21,6 +21,7 @@ pub mod ip_rule;
 pub mod kube_fip;
 mod lenient;
 pub mod machine_config;
+pub mod macvlan;
 pub mod management;
 pub mod metallb;
 pub mod names;

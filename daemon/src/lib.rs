@@ -37,6 +37,7 @@ pub mod journal;
 pub mod liveness;
 pub mod logging;
 pub mod metrics;
+pub mod migrate;
 pub mod nodes;
 pub mod oidc;
 pub mod outgoing;

@@ -106,7 +106,7 @@ pub struct FlatNetworkSubnetSpec {
     )]
     #[schemars(range(min = 0, max = 31_536_000))]
     pub sticky_seconds: Option<i64>,
-    /// Name of the subnet of the other family: each pod gets an address of that as well.
+    /// Name of the subnet of the other family. Not used yet.
     #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     #[schemars(length(max = 253))]
     pub partner: String,

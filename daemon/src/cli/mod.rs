@@ -1,7 +1,7 @@
 //! The command line: one file per group of commands.
 //!
-//! Every command but `serve`, `crds`, `restore` and an offline `check` is a client of a running daemon and talks HTTP over its
-//! Unix socket; none of them opens the store while a daemon has it.
+//! Every command but `serve`, `crds`, `migrate`, `restore` and an offline `check` is a client of a running daemon and talks HTTP
+//! over its Unix socket; none of them opens the store while a daemon has it.
 
 mod adopt;
 mod audit;
@@ -19,6 +19,7 @@ mod exit;
 mod hold;
 mod lease;
 mod man;
+mod migrate;
 mod network;
 mod offline;
 mod output;
@@ -51,7 +52,7 @@ use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use client::Client;
 use exit::Failure;
-use output::Format;
+use output::OutputArg;
 use session::CliSession;
 
 use crate::{
@@ -102,11 +103,11 @@ struct Global {
         short,
         long,
         global = true,
-        value_enum,
-        default_value_t,
+        value_parser = OutputArg::form_parser(),
+        default_value = "table",
         value_name = "FORM"
     )]
-    output: Format,
+    output: OutputArg,
 }
 
 #[derive(Debug, Subcommand)]
@@ -138,6 +139,9 @@ enum ClientCommand {
     Clusters(clusters::Clusters),
     /// Take a site over from the programs that fipd replaces
     Adopt(adopt::Adopt),
+    /// Move a cluster from the kinds of an older program to those that fipd serves
+    #[command(subcommand)]
+    Migrate(migrate::Migrate),
     /// Policy-routing rules of the daemon's host
     #[command(subcommand)]
     Rules(rules::Rules),
@@ -301,7 +305,7 @@ fn as_client(
     let socket = socket.unwrap_or_else(settings::client_socket);
     let session = CliSession {
         client: Client::new(&socket),
-        output: global.output,
+        output: global.output.form(),
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -319,6 +323,7 @@ impl ClientCommand {
             Self::Quota(command) => command.run(session).await,
             Self::Clusters(command) => command.run(session).await,
             Self::Adopt(command) => command.run(session).await,
+            Self::Migrate(command) => command.run(session).await,
             Self::Rules(command) => command.run(session).await,
             Self::Audit(command) => command.run(session).await,
             Self::Reload(command) => command.run(session).await,
@@ -352,7 +357,7 @@ fn shown(path: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{output::Format, *};
 
     fn parse(line: &str) -> Result<Cli, clap::Error> {
         match parsed(line.split_whitespace().map(Into::into))? {
@@ -364,7 +369,7 @@ mod tests {
     #[test]
     fn commands_of_systems_are_asked_at_their_routes() {
         let path = |line: &str| match parsed(line.split_whitespace().map(Into::into)).unwrap() {
-            Parsed::OfSystem(global, _, path) => (path, global.output),
+            Parsed::OfSystem(global, _, path) => (path, global.output.form()),
             Parsed::Own(cli) => panic!("{cli:?}"),
         };
         let (rotate, output) = path("fipd rancher-fip rotate-secret p/1 -o json");
@@ -398,8 +403,22 @@ mod tests {
     #[test]
     fn global_options_may_come_last() {
         let cli = parse("fipd pool list -o json --socket /tmp/x").unwrap();
-        assert_eq!(cli.global.output, Format::Json);
+        assert_eq!(cli.global.output.form(), Format::Json);
         assert_eq!(cli.global.socket.as_deref(), Some(Path::new("/tmp/x")));
+    }
+
+    #[test]
+    fn where_the_output_is_a_file_the_form_is_given_before() {
+        for (line, form) in [
+            ("backup -o b.yaml", Format::Table),
+            ("backup --output=json", Format::Table),
+            ("clean -o json", Format::Json),
+        ] {
+            let cli = parse(&format!("fipd migrate flat-network {line}")).unwrap();
+            assert_eq!(cli.global.output.form(), form, "{line}");
+        }
+        let cli = parse("fipd -o json migrate flat-network backup").unwrap();
+        assert_eq!(cli.global.output.form(), Format::Json);
     }
 
     #[test]
@@ -419,6 +438,13 @@ mod tests {
             ),
             ("fipd pool create p --cidr 10.0.0.0/99", "--cidr"),
             ("fipd nonsense", "nonsense"),
+            (
+                "fipd migrate flat-network migrate --workload deployment,pod",
+                "deployment, daemonset, statefulset, cronjob, job",
+            ),
+            ("fipd migrate flat-network clean --interval soon", "500ms"),
+            ("fipd migrate flat-network clean --list-limit 0", "1..=500"),
+            ("fipd migrate flat-network backup --v1=maybe", "'maybe'"),
             (
                 "fipd adopt claims --cluster east",
                 "possible values: rancher-fip, ip-rule",

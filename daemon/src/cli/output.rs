@@ -1,7 +1,11 @@
 //! What a command prints on stdout: a table, JSON or YAML.
 
-use std::io::Write as _;
+use std::{
+    io::Write as _,
+    path::{Path, PathBuf},
+};
 
+use clap::builder::{EnumValueParser, PathBufValueParser, TypedValueParser};
 use serde::Serialize;
 
 use super::exit::Failure;
@@ -13,6 +17,42 @@ pub enum Format {
     Table,
     Json,
     Yaml,
+}
+
+/// The value of `--output`: the form of the output, or the file to write where a command has that instead. It is one type, since
+/// clap hands the value of a global option to all commands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OutputArg {
+    Form(Format),
+    File(PathBuf),
+}
+
+impl OutputArg {
+    /// Takes a form.
+    pub fn form_parser() -> impl TypedValueParser<Value = Self> {
+        EnumValueParser::<Format>::new().map(Self::Form)
+    }
+
+    /// Takes a path.
+    pub fn file_parser() -> impl TypedValueParser<Value = Self> {
+        PathBufValueParser::new().map(Self::File)
+    }
+
+    /// The form that was asked for.
+    pub fn form(&self) -> Format {
+        match self {
+            Self::Form(form) => *form,
+            Self::File(_) => Format::default(),
+        }
+    }
+
+    /// The file that was named.
+    pub fn file(&self) -> Option<&Path> {
+        match self {
+            Self::Form(_) => None,
+            Self::File(file) => Some(file),
+        }
+    }
 }
 
 /// Aligned columns under a header.

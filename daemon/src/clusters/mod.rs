@@ -52,7 +52,7 @@ mod transport;
 mod view;
 pub mod watch;
 
-pub use adhoc_client::client_of;
+pub use adhoc_client::{client_of, client_of_file};
 pub use admin::Upload;
 pub use admin_requests::ClusterHold;
 pub(crate) use connect::{explain, short};

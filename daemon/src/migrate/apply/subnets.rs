@@ -1,0 +1,96 @@
+//! Subnets of flat-network for those of macvlan.
+
+use std::collections::BTreeSet;
+
+use fipd_crds::{
+    flat_network::names::NAMESPACE as FLAT_NAMESPACE,
+    macvlan::names::NAMESPACE as MACVLAN_NAMESPACE,
+};
+use serde_json::{Value, json};
+
+use super::ALL;
+use crate::{
+    controller::{client::CallError, owned::identify, store::Key},
+    migrate::{
+        MigrateError,
+        kinds::{FLAT_NETWORK_SUBNET, MACVLAN_SUBNET},
+        report::ObjectOutcome,
+        session::{Consent, MigrationSession, PlannedChange},
+        subnet,
+    },
+};
+
+/// Migrates all subnets; the names of those that are there afterwards, or would be.
+pub async fn migrate(session: &mut MigrationSession) -> Result<BTreeSet<String>, MigrateError> {
+    let there = FLAT_NETWORK_SUBNET.all_in(FLAT_NAMESPACE);
+    let name = |subnet: Value| Some(subnet["metadata"]["name"].as_str()?.to_owned());
+    let there = session
+        .remote
+        .list_paged(&there, session.options.page, name);
+    let mut known: BTreeSet<String> = match there.await {
+        Ok(names) => names.into_iter().collect(),
+        Err(error) => {
+            session.fail(FLAT_NETWORK_SUBNET, ALL, &error.to_string());
+            return Ok(BTreeSet::new());
+        }
+    };
+    let old = match session.list(MACVLAN_SUBNET, Some).await {
+        Ok(old) => old.unwrap_or_default(),
+        Err(error) => {
+            session.fail(MACVLAN_SUBNET, ALL, &error.to_string());
+            return Ok(known);
+        }
+    };
+    for object in old {
+        one(session, &object, &mut known).await?;
+    }
+    Ok(known)
+}
+
+async fn one(
+    session: &mut MigrationSession,
+    object: &Value,
+    known: &mut BTreeSet<String>,
+) -> Result<(), MigrateError> {
+    let Some((key, _)) = identify(object) else {
+        return Ok(());
+    };
+    if &*key.namespace != MACVLAN_NAMESPACE {
+        let why = format!("macvlan uses subnets of {MACVLAN_NAMESPACE} only");
+        session.skip(MACVLAN_SUBNET, &key, &why, Vec::new());
+        return Ok(());
+    }
+    let converted = match subnet::convert(object) {
+        Ok(converted) => converted,
+        Err(why) => {
+            session.fail(MACVLAN_SUBNET, &key, &why);
+            return Ok(());
+        }
+    };
+    let new = Key::new(FLAT_NAMESPACE, &key.name);
+    if known.contains(&*key.name) {
+        let why = format!("FlatNetworkSubnet {new} exists already");
+        session.skip(MACVLAN_SUBNET, &key, &why, converted.notes);
+        return Ok(());
+    }
+    let body = json!(converted.subnet);
+    let change = format!(
+        "make FlatNetworkSubnet {new} with labels {}, annotations {}, spec {}",
+        body["metadata"]["labels"], body["metadata"]["annotations"], body["spec"]
+    );
+    let mut planned = PlannedChange::new(MACVLAN_SUBNET, &key, ObjectOutcome::Migrated, change);
+    planned.notes = converted.notes;
+    if session.approved(&planned).await? {
+        let made = session
+            .remote
+            .create(&FLAT_NETWORK_SUBNET.target(&new), &body)
+            .await;
+        if matches!(made, Ok(()) | Err(CallError::Conflict(..))) {
+            known.insert(key.name.to_string());
+        }
+        session.created(planned, made);
+    } else if session.options.consent == Consent::DryRun {
+        known.insert(key.name.to_string());
+    }
+    Ok(())
+}

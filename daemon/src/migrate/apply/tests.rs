@@ -1,0 +1,186 @@
+use std::time::Duration;
+
+use super::*;
+use crate::{
+    controller::client::testing::{Asked, canned},
+    migrate::session::{Consent, MigrationOptions},
+};
+
+type Answer = (&'static str, u16, &'static str);
+
+macro_rules! template {
+    () => {
+        r#""template":{"metadata":{"annotations":{"macvlan.pandaria.cattle.io/ip":"auto","macvlan.pandaria.cattle.io/subnet":"lab"}}}"#
+    };
+}
+macro_rules! web {
+    () => {
+        concat!(
+            r#"{"metadata":{"namespace":"shop","name":"web","uid":"u","resourceVersion":"7"},"spec":{"suspend":true,"#,
+            template!(),
+            "}}"
+        )
+    };
+}
+const WEB: &str = web!();
+const WORKLOADS: &str = concat!(
+    r#"{"items":[{"metadata":{"namespace":"shop","name":"other"}},"#,
+    web!(),
+    "]}"
+);
+const NONE: &str = r#"{"items":[]}"#;
+const NEW_LAB: &str = r#"{"items":[{"metadata":{"name":"lab"}}]}"#;
+const OLD_LAB: &str = r#"{"items":[{"metadata":{"namespace":"kube-system","name":"lab","uid":"u"},"spec":{"cidr":"10.0.0.0/24"}}]}"#;
+
+/// The answers until workloads are listed.
+fn site(new: &'static str, old: &'static str) -> Vec<Answer> {
+    vec![
+        ("GET", 200, "{}"),
+        (
+            "GET",
+            200,
+            r#"{"resources":[{"name":"flatnetworksubnets"}]}"#,
+        ),
+        ("GET", 200, "{}"),
+        ("GET", 200, new),
+        ("GET", 200, old),
+    ]
+}
+
+async fn run(
+    consent: Consent,
+    kind: WorkloadKind,
+    answers: Vec<Answer>,
+) -> (MigrationSession, Vec<Asked>) {
+    let (remote, asked) = canned(&answers);
+    let options = MigrationOptions {
+        consent,
+        interval: Duration::ZERO,
+        page: 30,
+    };
+    let mut session = MigrationSession::new("migrate", remote, options);
+    let parts = MigratedParts {
+        workloads: vec![kind],
+        services: false,
+    };
+    migrate(&mut session, &parts).await.unwrap();
+    let asked = std::mem::take(&mut *asked.lock());
+    assert_eq!(asked.len(), answers.len(), "all answers are used");
+    (session, asked)
+}
+
+fn outcomes(session: &MigrationSession) -> Vec<ObjectOutcome> {
+    let objects = session.report.objects.iter();
+    objects.map(|object| object.outcome).collect()
+}
+
+#[tokio::test]
+async fn subnets_come_before_workloads() {
+    let mut answers = site(NONE, OLD_LAB);
+    answers.extend([
+        ("POST", 200, "{}"),
+        ("GET", 200, WORKLOADS),
+        ("GET", 200, WEB),
+        ("PATCH", 200, "{}"),
+    ]);
+    let (session, asked) = run(Consent::Given, WorkloadKind::Deployment, answers).await;
+    assert_eq!(
+        outcomes(&session),
+        [ObjectOutcome::Migrated, ObjectOutcome::Migrated]
+    );
+    let subnet = asked[5].body["metadata"].clone();
+    assert_eq!(
+        subnet,
+        json!({ "name": "lab", "namespace": "cattle-flat-network" })
+    );
+    let patch = &asked[8].body;
+    assert_eq!(
+        patch["metadata"],
+        json!({ "uid": "u", "resourceVersion": "7" })
+    );
+}
+
+#[tokio::test]
+async fn a_workload_that_somebody_changes_is_read_again() {
+    let mut answers = site(NEW_LAB, NONE);
+    answers.extend([
+        ("GET", 200, WORKLOADS),
+        ("GET", 200, WEB),
+        ("PATCH", 409, "changed"),
+        ("GET", 200, WEB),
+        ("PATCH", 200, "{}"),
+    ]);
+    let (session, _) = run(Consent::Given, WorkloadKind::StatefulSet, answers).await;
+    assert_eq!(outcomes(&session), [ObjectOutcome::Migrated]);
+}
+
+#[tokio::test]
+async fn a_workload_without_its_subnet_is_not_changed() {
+    let mut answers = site(NONE, NONE);
+    answers.extend([("GET", 200, WORKLOADS), ("GET", 200, WEB)]);
+    let (session, _) = run(Consent::Given, WorkloadKind::DaemonSet, answers).await;
+    assert_eq!(outcomes(&session), [ObjectOutcome::Failed]);
+    assert!(
+        session.report.objects[0]
+            .detail
+            .contains("cattle-flat-network/lab")
+    );
+}
+
+#[tokio::test]
+async fn g1_23_a_job_that_the_api_server_refuses_stops_nothing() {
+    let mut answers = site(NEW_LAB, OLD_LAB);
+    answers.extend([
+        ("GET", 200, WORKLOADS),
+        ("GET", 200, WEB),
+        ("PATCH", 422, "field is immutable"),
+    ]);
+    let (session, _) = run(Consent::Given, WorkloadKind::Job, answers).await;
+    assert_eq!(
+        outcomes(&session),
+        [ObjectOutcome::Skipped, ObjectOutcome::Skipped]
+    );
+    assert!(session.report.objects[1].detail.contains("immutable"));
+}
+
+#[tokio::test]
+async fn a_list_that_fails_is_reported_and_the_rest_goes_on() {
+    let mut answers = site(NEW_LAB, NONE);
+    answers.push(("GET", 500, "out of luck"));
+    let (session, _) = run(Consent::Given, WorkloadKind::CronJob, answers).await;
+    assert_eq!(outcomes(&session), [ObjectOutcome::Failed]);
+    assert_eq!(session.report.objects[0].name, "(all)");
+}
+
+#[tokio::test]
+async fn a_dry_run_plans_workloads_on_subnets_that_it_would_make() {
+    let mut answers = site(NONE, OLD_LAB);
+    answers.extend([("GET", 200, WORKLOADS), ("GET", 200, WEB)]);
+    let (session, _) = run(Consent::DryRun, WorkloadKind::Deployment, answers).await;
+    assert_eq!(
+        outcomes(&session),
+        [ObjectOutcome::WouldChange, ObjectOutcome::WouldChange]
+    );
+    let changes = session.report.objects[1].changes.join("\n");
+    assert!(
+        changes.contains("becomes flatnetwork.pandaria.io/ip"),
+        "{changes}"
+    );
+}
+
+#[tokio::test]
+async fn without_the_definition_of_subnets_nothing_is_begun() {
+    let (remote, _) = canned(&[("GET", 200, "{}"), ("GET", 404, "no such group")]);
+    let options = MigrationOptions {
+        consent: Consent::Given,
+        interval: Duration::ZERO,
+        page: 30,
+    };
+    let mut session = MigrationSession::new("migrate", remote, options);
+    let parts = MigratedParts {
+        workloads: Vec::new(),
+        services: true,
+    };
+    let error = migrate(&mut session, &parts).await.unwrap_err();
+    assert!(error.to_string().contains("fipd crds"), "{error}");
+}

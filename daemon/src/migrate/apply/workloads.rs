@@ -1,0 +1,141 @@
+//! Workloads, by their templates.
+
+use std::collections::BTreeSet;
+
+use fipd_crds::flat_network::names::NAMESPACE as FLAT_NAMESPACE;
+use serde_json::Value;
+
+use super::ALL;
+use crate::{
+    controller::{
+        client::{CallError, Patch},
+        owned::identify,
+        store::Key,
+    },
+    migrate::{
+        MigrateError,
+        report::ObjectOutcome,
+        session::{MigrationSession, PlannedChange},
+        workload::{self, WorkloadChange, WorkloadKind, WorkloadPlan},
+    },
+};
+
+/// How often a workload is read again because somebody else changed it.
+const ATTEMPTS: usize = 5;
+
+/// Migrates all workloads of a kind.
+pub async fn migrate(
+    session: &mut MigrationSession,
+    kind: WorkloadKind,
+    known: &BTreeSet<String>,
+) -> Result<(), MigrateError> {
+    let flat = |object: Value| match workload::plan(kind, &object) {
+        WorkloadPlan::NotFlat => None,
+        WorkloadPlan::Skip { .. } | WorkloadPlan::Change(_) => Some(identify(&object)?.0),
+    };
+    let keys = match session.list(kind.kind(), flat).await {
+        Ok(keys) => keys.unwrap_or_default(),
+        Err(error) => {
+            session.fail(kind.kind(), ALL, &error.to_string());
+            return Ok(());
+        }
+    };
+    for key in keys {
+        one(session, kind, &key, known).await?;
+    }
+    Ok(())
+}
+
+/// Migrates a workload as it is now: the list may be minutes old.
+async fn one(
+    session: &mut MigrationSession,
+    kind: WorkloadKind,
+    key: &Key,
+    known: &BTreeSet<String>,
+) -> Result<(), MigrateError> {
+    let target = kind.kind().target(key);
+    let mut agreed: Option<Vec<String>> = None;
+    for _ in 0..ATTEMPTS {
+        let Some((found, change)) = wanted(session, kind, key, known).await else {
+            return Ok(());
+        };
+        let planned = PlannedChange {
+            kind: kind.kind().kind.to_owned(),
+            name: key.to_string(),
+            changes: change.lines,
+            notes: change.notes,
+            outcome: ObjectOutcome::Migrated,
+        };
+        if agreed.as_ref() != Some(&planned.changes) {
+            if !session.approved(&planned).await? {
+                return Ok(());
+            }
+            agreed = Some(planned.changes.clone());
+        }
+        let mut patch = change.patch;
+        // Nobody else's change is undone, and no other object of the name is changed.
+        for field in ["uid", "resourceVersion"] {
+            patch["metadata"][field] = found["metadata"][field].clone();
+        }
+        match session.remote.patch(&target, Patch::Merge, &patch).await {
+            Err(CallError::Conflict(..)) => {}
+            Err(CallError::Rejected(_, why)) if kind == WorkloadKind::Job => {
+                let why = format!("the API server refuses to change it: {why}; delete it");
+                session.skip(kind.kind(), key, &why, planned.notes);
+                return Ok(());
+            }
+            made => {
+                session.changed(planned, made);
+                return Ok(());
+            }
+        }
+    }
+    let why = "somebody else keeps changing it; run it again";
+    session.fail(kind.kind(), key, why);
+    Ok(())
+}
+
+/// A workload by a fresh read, and its change; `None`: it is not to be changed, and reported.
+async fn wanted(
+    session: &mut MigrationSession,
+    kind: WorkloadKind,
+    key: &Key,
+    known: &BTreeSet<String>,
+) -> Option<(Value, WorkloadChange)> {
+    let found = match session.remote.get::<Value>(&kind.kind().target(key)).await {
+        Ok(Some(found)) => found,
+        Ok(None) => {
+            session.skip(kind.kind(), key, "it was deleted meanwhile", Vec::new());
+            return None;
+        }
+        Err(error) => {
+            session.fail(kind.kind(), key, &error.to_string());
+            return None;
+        }
+    };
+    let change = match workload::plan(kind, &found) {
+        WorkloadPlan::Change(change) => change,
+        WorkloadPlan::NotFlat => {
+            session.skip(
+                kind.kind(),
+                key,
+                "its annotations went meanwhile",
+                Vec::new(),
+            );
+            return None;
+        }
+        WorkloadPlan::Skip { why, notes } => {
+            session.skip(kind.kind(), key, &why, notes);
+            return None;
+        }
+    };
+    let missing = change.subnets.iter().find(|name| !known.contains(*name));
+    if let Some(missing) = missing {
+        let why = format!(
+            "FlatNetworkSubnet {FLAT_NAMESPACE}/{missing} does not exist, so its pods would get no address; make that first, and run it again"
+        );
+        session.fail(kind.kind(), key, &why);
+        return None;
+    }
+    Some((found, change))
+}
