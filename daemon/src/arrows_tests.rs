@@ -12,7 +12,7 @@ const LAYERS: [&[&str]; 9] = [
     &["app"],
     &["api", "settings", "systems"],
     &["host", "metrics", "system"],
-    &["adopt", "controller", "detach", "guests"],
+    &["adopt", "controller", "detach", "guests", "migrate"],
     &["clusters"],
     &["admission", "backups", "helm", "rules", "webhooks"],
     &["config", "ipam", "validation"],

@@ -31,7 +31,7 @@ use crate::{
             settings::{KubeFipSettings, RangeArithmetic},
         },
     },
-    validation::mirror::MirrorOf,
+    validation::{flat_network, mirror::MirrorOf},
 };
 
 /// A parser and what is asserted of its answer.
@@ -41,7 +41,7 @@ pub struct Body {
 }
 
 /// All of them. Each has a folder of its name in `daemon/tests/fixtures/fuzz`, and a file in `tests/fuzz/fuzz_targets`.
-pub const BODIES: [Body; 20] = [
+pub const BODIES: [Body; 22] = [
     body("admission", admission),
     body("certificate", certificate),
     body("claims", claims),
@@ -52,6 +52,8 @@ pub const BODIES: [Body; 20] = [
     body("csv", |bytes| rows(bytes, true)),
     body("cursor", cursor),
     body("fip_v1", fip_v1_body),
+    body("flat_network_pods", flat_network::fuzz::pods),
+    body("flat_network_subnets", flat_network::fuzz::subnets),
     body("form", form),
     body("helm_release", helm_release),
     body("http", http::request),

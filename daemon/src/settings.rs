@@ -339,7 +339,7 @@ mod tests {
         };
         let text: String = EXAMPLE.lines().map(line).collect();
         let config = Config::parse(&text, Path::new("/etc/fipd")).unwrap();
-        assert_eq!(config.clusters.len(), 6);
+        assert_eq!(config.clusters.len(), 7);
         assert!(config.discovery.is_some() && config.api.advertise.is_some());
         assert_eq!(config.listeners.len(), 1);
         let host = config.host.unwrap();

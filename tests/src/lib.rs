@@ -8,6 +8,7 @@ pub mod bench;
 pub mod cluster_api;
 #[cfg(test)]
 mod defects;
+pub mod flat_network;
 pub mod kube_fip;
 #[cfg(test)]
 mod licences;

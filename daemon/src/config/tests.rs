@@ -211,15 +211,14 @@ fn what_this_version_does_not_do_is_refused_by_name() {
     assert!(what.contains("standalone"), "{what}");
     assert!(refused("role = \"server\"").contains("which is \"standalone\""));
     assert!(refused("role = \"leader\"").contains("allowed is \"standalone\""));
-    let what =
-        refused("[[cluster]]\nname = \"a\"\nin-cluster = true\nsystems = [\"flat-network\"]\n");
+    let what = refused("[[cluster]]\nname = \"a\"\nin-cluster = true\nsystems = [\"flat-web\"]\n");
     assert!(
-        what.contains("flat-network") && what.contains("rancher-fip"),
+        what.contains("flat-web") && what.contains("rancher-fip"),
         "{what}"
     );
     assert!(
-        refused("[[network]]\nname = \"a\"\nmatch = [{ system = \"flat-network\" }]\n")
-            .contains("flat-network")
+        refused("[[network]]\nname = \"a\"\nmatch = [{ system = \"flat-web\" }]\n")
+            .contains("flat-web")
     );
 }
 

@@ -3,7 +3,7 @@
 use crate::{
     controller::address_user::conformance_tests::conforms,
     systems::{
-        claims::claim::ManagedClaims, cluster_api::claim::IpClaims,
+        claims::claim::ManagedClaims, cluster_api::claim::IpClaims, flat_network::ip::FlatIps,
         kube_fip::floating_ip::GuestFloatingIps, rancher_fip::floating_ip::ManagedFloatingIps,
     },
 };
@@ -26,4 +26,9 @@ async fn guest_floating_ips_conform() {
 #[tokio::test]
 async fn claims_of_cluster_api_conform() {
     conforms::<IpClaims>().await;
+}
+
+#[tokio::test]
+async fn addresses_of_pods_conform() {
+    conforms::<FlatIps>().await;
 }

@@ -9,6 +9,7 @@ pub mod claims;
 pub mod cluster_api;
 #[cfg(test)]
 mod conformance_tests;
+pub mod flat_network;
 pub mod ip_rule;
 pub mod kube_fip;
 pub mod rancher_fip;
@@ -41,6 +42,7 @@ pub static ALL: &[&dyn system::System] = &[
     &ip_rule::IpRule,
     &kube_fip::KubeFip,
     &cluster_api::ClusterApi,
+    &flat_network::FlatNetwork,
 ];
 
 /// What the configuration knows of each.

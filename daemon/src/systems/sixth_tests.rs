@@ -119,6 +119,7 @@ const REVIEWED: ReviewedKind = ReviewedKind {
     path: "validate-brush",
     namespaced: true,
     webhook: "brushes.sixth.fipd.io",
+    conditions: &[],
 };
 static ASKS: Asks = Asks {
     system: SixthSettings::NAME,

@@ -2,6 +2,7 @@
 //! the admission webhook. Pure: texts in, typed values or what is wrong with them out.
 
 pub mod addresses;
+pub mod flat_network;
 pub mod floating_ip;
 pub mod held_address;
 pub mod in_cluster_pool;

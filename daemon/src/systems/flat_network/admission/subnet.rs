@@ -1,0 +1,163 @@
+//! Whether a FlatNetworkSubnet may be stored.
+
+use std::net::IpAddr;
+
+use fipd_core::{Identity, Ledger, PoolId, Span, System};
+use fipd_crds::{
+    flat_network::{FlatNetworkSubnetSpec, names::NAMESPACE},
+    labels::NETWORK,
+};
+
+use super::{BookReader, FlatFacts, for_now, holder_text};
+use crate::{
+    admission::{
+        review::{Operation, Question, Verdict},
+        spec,
+    },
+    validation::flat_network::{
+        changes, clash, pools, spans,
+        subnet::{FlatSubnet, check_namespace},
+    },
+};
+
+/// Leases that are looked at for one that is in use.
+const LOOKED_AT: usize = 200;
+/// Runs of addresses that a change would lose, and leases of each that are looked at.
+const RUNS: usize = 25;
+const OF_RUN: usize = 20;
+
+/// A subnet whose fields are as they must be.
+pub struct SubnetWrite {
+    name: String,
+    after: FlatSubnet,
+    /// What the object said before; `None`: it is new, or said nothing that makes sense.
+    before: Option<FlatSubnet>,
+    is_new: bool,
+    /// The network that the object names.
+    network: Option<String>,
+}
+
+/// What the address book knows of a subnet.
+struct SubnetUse {
+    pool: Option<PoolId>,
+    /// One that has an address of it.
+    user: Option<Identity>,
+    /// Addresses in use that it would not give any more.
+    outside: Vec<IpAddr>,
+}
+
+impl SubnetWrite {
+    /// Rules S1 to S7, and what nobody checked.
+    pub fn read(question: &Question) -> Result<Self, Verdict> {
+        let is_new = question.operation == Operation::Create;
+        let before = question.before();
+        if before.is_some_and(|old| old.spec == question.object.spec) {
+            return Err(Verdict::allowed());
+        }
+        match check_namespace(&question.namespace) {
+            Err(wrong) if is_new => return Err(wrong.into()),
+            // It counts for nothing, and whoever moves it may write it.
+            Err(wrong) => return Err(Verdict::warned(vec![wrong.to_string()])),
+            Ok(()) => {}
+        }
+        let after = FlatSubnet::read(&spec::<FlatNetworkSubnetSpec>(&question.object.spec)?)?;
+        after.check_partner(&question.name)?;
+        let before = before.and_then(|old| {
+            let old: FlatNetworkSubnetSpec = spec(&old.spec).ok()?;
+            FlatSubnet::read(&old).ok()
+        });
+        Ok(Self {
+            name: question.name.clone(),
+            after,
+            before,
+            is_new,
+            network: question.object.annotation(NETWORK).map(str::to_owned),
+        })
+    }
+
+    /// Rules S8 to S10, by all pools of the network, and what may not change.
+    pub fn judge(
+        &self,
+        facts: &dyn FlatFacts,
+        book: &impl BookReader,
+    ) -> Result<Vec<String>, Verdict> {
+        let after = &self.after;
+        let in_force = || facts.subnet(&self.name).map(|one| FlatSubnet::clone(&one));
+        let before = self.before.clone().or_else(in_force);
+        let before = before.filter(|_| !self.is_new);
+        let lost = before.as_ref().map(|before| changes::lost(before, after));
+        let lost = lost.unwrap_or_default();
+        let used = book.look(|ledger| SubnetUse::of(ledger, facts, &self.name, &lost));
+        if let (Some(before), Some(user)) = (&before, &used.user) {
+            changes::check_fixed(before, after, &holder_text(user, facts)).map_err(for_now)?;
+        }
+        changes::check_outside(&used.outside).map_err(for_now)?;
+        let had = before.as_ref().map(FlatSubnet::given).unwrap_or_default();
+        let more = spans::minus(&after.given(), &had);
+        let moved = before
+            .as_ref()
+            .is_none_or(|before| is_elsewhere(before, after));
+        if moved || !more.is_empty() {
+            let subnets = facts.subnets();
+            let others = subnets.iter().filter(|(name, _)| *name != self.name);
+            let clashes = clash::clashes(after, others.map(|(name, one)| (name.as_str(), &**one)));
+            clash::refuse(&clashes).map_err(for_now)?;
+        }
+        let network = facts.network(&self.name, after, self.network.as_deref());
+        let overlaps = book.look(|ledger| overlaps(ledger, used.pool, &network, &more));
+        pools::refuse(&overlaps).map_err(for_now)?;
+        Ok(after.remark().into_iter().collect())
+    }
+}
+
+/// Whether its pods are on another interface, or made in another way.
+fn is_elsewhere(before: &FlatSubnet, after: &FlatSubnet) -> bool {
+    let place = |one: &FlatSubnet| (one.interface(), one.mode.as_str(), one.cidr);
+    place(before) != place(after)
+}
+
+/// The pools that give any of these addresses as well; a network that is yet to be made has none.
+fn overlaps(
+    ledger: &Ledger,
+    own: Option<PoolId>,
+    network: &str,
+    given: &[Span],
+) -> Vec<pools::PoolOverlap> {
+    let own_network = own
+        .and_then(|id| ledger.pool(id))
+        .map(|pool| pool.spec.network);
+    let by_name = || ledger.network_by_name(network).map(|network| network.id);
+    let network = own_network.or_else(by_name);
+    network.map_or_else(Vec::new, |network| {
+        pools::overlaps(ledger, network, own, given)
+    })
+}
+
+/// What the address book calls the subnet.
+pub fn object_of(name: &str) -> String {
+    format!("{NAMESPACE}/{name}")
+}
+
+impl SubnetUse {
+    fn of(ledger: &Ledger, facts: &dyn FlatFacts, name: &str, lost: &[Span]) -> Self {
+        let system = System::flat_network();
+        let pool = ledger.mirror(&system, facts.id(), &object_of(name));
+        let Some(pool) = pool.map(|pool| pool.id) else {
+            return Self {
+                pool: None,
+                user: None,
+                outside: Vec::new(),
+            };
+        };
+        let leases = ledger.pool_leases(pool, None, LOOKED_AT);
+        let user = leases.iter().find_map(|lease| lease.owner());
+        let runs = lost.iter().take(RUNS);
+        let leases = runs.flat_map(|span| ledger.pool_range(pool, *span, OF_RUN));
+        let held = leases.filter(|lease| lease.pool == Some(pool) && lease.owner().is_some());
+        Self {
+            pool: Some(pool),
+            user: user.map(|user| user.identity.clone()),
+            outside: held.map(|lease| lease.key.address).collect(),
+        }
+    }
+}

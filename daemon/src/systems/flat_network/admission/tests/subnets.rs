@@ -1,0 +1,164 @@
+use serde_json::{Value, json};
+
+use super::{
+    super::{
+        kinds::{IP, SUBNET},
+        sample::{Lab, subnet},
+        *,
+    },
+    create, refused, update, why,
+};
+
+fn delete(lab: &Lab, kind: &ReviewedKind, name: &str, more: Value) -> Verdict {
+    let mut fields = json!({ "name": name, "object": null, "oldObject": { "metadata": {} } });
+    for (key, value) in more.as_object().into_iter().flatten() {
+        fields[key] = value.clone();
+    }
+    lab.ask(kind, "DELETE", &fields)
+}
+
+/// Rows 31 to 37 and S8 to S10.
+#[test]
+fn a_new_subnet_must_not_clash_with_others() {
+    let lab = Lab::new();
+    let new = |fields: Value| create(&lab, &SUBNET, "new", subnet(&fields));
+    let beside = json!([{ "from": "10.2.3.10", "to": "10.2.3.20" }]);
+    assert_eq!(new(json!({ "ranges": beside })), Verdict::allowed());
+    refused(
+        new(json!({ "flatMode": "ipvlan", "cidr": "10.9.0.0/24", "gateway": "", "ranges": [] })),
+        &[
+            "spec.flatMode",
+            "already using master iface [eth0.10]",
+            "\"lab\"",
+        ],
+    );
+    refused(
+        new(json!({ "ranges": [] })),
+        &["spec.cidr", "CIDR conflict", "\"lab\""],
+    );
+    let over = json!([{ "from": "10.2.3.190", "to": "10.2.3.210" }]);
+    refused(
+        new(json!({ "ranges": over })),
+        &["spec.ranges", "10.2.3.190-10.2.3.200", "range conflict"],
+    );
+    refused(
+        new(json!({ "cidr": "x" })),
+        &["spec.cidr: \"x\" is not allowed"],
+    );
+}
+
+/// Pools of the network count, whatever system they are of and whatever VLAN says that they are apart.
+#[test]
+fn g1_9_a_subnet_must_not_give_what_other_pools_of_the_network_give() {
+    let lab = Lab::new().own_pool("office", "10.7.0.0/24");
+    let fields = json!({ "vlan": 7, "cidr": "10.7.0.0/16", "gateway": "", "ranges": [] });
+    refused(
+        create(&lab, &SUBNET, "new", subnet(&fields)),
+        &["other pools of the network", "office"],
+    );
+    let apart = json!({
+        "vlan": 7, "cidr": "10.7.0.0/16", "gateway": "", "ranges": [], "exclusions": ["10.7.0.0/24"],
+    });
+    assert_eq!(
+        create(&lab, &SUBNET, "new", subnet(&apart)),
+        Verdict::allowed()
+    );
+}
+
+/// Row 42, and the webhook's own name of it.
+#[test]
+fn a_subnet_counts_in_one_namespace_only() {
+    let lab = Lab::new();
+    let elsewhere = json!({ "name": "new", "namespace": "default", "object": subnet(&json!({})) });
+    refused(
+        lab.ask(&SUBNET, "CREATE", &elsewhere),
+        &[
+            "metadata.namespace: \"default\"",
+            "invalid subnet namespace",
+        ],
+    );
+}
+
+#[test]
+fn g1_20_a_subnet_in_use_keeps_what_its_pods_rest_on() {
+    let lab = Lab::new();
+    let old = subnet(&json!({}));
+    let edit = |fields: Value| update(&lab, &SUBNET, "lab", &old, &subnet(&fields));
+    for (field, value) in [
+        ("master", json!("eth1")),
+        ("vlan", json!(11)),
+        ("flatMode", json!("ipvlan")),
+    ] {
+        let text = why(edit(json!({ field: value })));
+        assert!(text.starts_with(&format!("spec.{field}: ")), "{text}");
+        assert!(text.contains("such as by Deployment/ns/web"), "{text}");
+    }
+    refused(
+        edit(json!({ "cidr": "10.2.0.0/16" })),
+        &["spec.cidr", "stays 10.2.3.0/24"],
+    );
+    let smaller = json!([{ "from": "10.2.3.100", "to": "10.2.3.149" }]);
+    refused(
+        edit(json!({ "ranges": smaller })),
+        &[
+            "spec.ranges",
+            "10.2.3.150, 10.2.3.160",
+            "delete their pods first",
+        ],
+    );
+    refused(
+        edit(json!({ "exclusions": ["10.2.3.150"] })),
+        &["10.2.3.150"],
+    );
+    let fine = json!([{ "from": "10.2.3.90", "to": "10.2.3.200" }]);
+    assert_eq!(edit(json!({ "ranges": fine })), Verdict::allowed());
+    assert_eq!(
+        edit(json!({ "routeSettings": { "addNodeCIDR": true } })),
+        Verdict::allowed()
+    );
+    let unused = Lab::new().subnet(
+        "idle",
+        &json!({ "vlan": 20, "cidr": "10.3.0.0/24", "gateway": "", "ranges": [] }),
+    );
+    let fields = json!({ "vlan": 21, "cidr": "10.3.1.0/24", "gateway": "", "ranges": [] });
+    let old = subnet(&json!({ "vlan": 20, "cidr": "10.3.0.0/24", "gateway": "", "ranges": [] }));
+    assert_eq!(
+        update(&unused, &SUBNET, "idle", &old, &subnet(&fields)),
+        Verdict::allowed()
+    );
+}
+
+#[test]
+fn g1_20_what_is_in_use_is_deleted_by_nobody_but_the_cluster() {
+    let lab = Lab::new();
+    refused(
+        delete(&lab, &SUBNET, "lab", json!({})),
+        &[
+            "10.2.3.150 by Deployment/ns/web",
+            "10.2.3.160 by Deployment/ns/kept",
+        ],
+    );
+    refused(
+        delete(&lab, &IP, "web-1", json!({})),
+        &["pod ns/web-1", "delete the pod"],
+    );
+    assert_eq!(delete(&lab, &IP, "gone", json!({})), Verdict::allowed());
+    assert_eq!(
+        delete(&lab, &SUBNET, "other", json!({})),
+        Verdict::allowed()
+    );
+    let collector = "system:serviceaccount:kube-system:generic-garbage-collector";
+    for more in [
+        json!({ "userInfo": { "username": collector } }),
+        json!({ "options": { "preconditions": { "uid": "u" } } }),
+        json!({ "oldObject": { "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } } }),
+    ] {
+        for (kind, name) in [(&SUBNET, "lab"), (&IP, "web-1")] {
+            assert_eq!(
+                delete(&lab, kind, name, more.clone()),
+                Verdict::allowed(),
+                "{more}"
+            );
+        }
+    }
+}

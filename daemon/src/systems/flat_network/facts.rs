@@ -1,0 +1,95 @@
+//! What the webhook is told of a cluster.
+
+use std::sync::Arc;
+
+use fipd_core::ClusterId;
+
+use super::{
+    admission::FlatFacts,
+    names::{ACTIVE, WORKLOAD_SELECTOR},
+    pod::PodController,
+    subnet::{SubnetView, link_of},
+};
+use crate::{
+    config::PoolFacts,
+    controller::{kind::JOB, store::Key},
+    validation::flat_network::{mac::MacAddress, subnet::FlatSubnet, workload::WorkloadRef},
+};
+
+/// A cluster that is known completely.
+pub struct ClusterFacts(pub Arc<PodController>);
+
+impl ClusterFacts {
+    /// One that is in force, as it was accepted.
+    fn in_force(subnet: &SubnetView) -> Option<Arc<FlatSubnet>> {
+        let active = subnet.status.phase == ACTIVE;
+        active.then(|| subnet.read()).flatten().map(Arc::new)
+    }
+}
+
+impl FlatFacts for ClusterFacts {
+    fn id(&self) -> &ClusterId {
+        &self.0.context.site.id
+    }
+
+    fn lives(&self) -> bool {
+        !self.0.context.site.cancel().is_cancelled()
+    }
+
+    fn subnets(&self) -> Vec<(String, Arc<FlatSubnet>)> {
+        let all = self.0.subnets.all().into_iter();
+        let own = all.filter(|(key, _)| *key.namespace == *self.0.settings.namespace);
+        own.filter_map(|(key, subnet)| Some((key.name.to_string(), Self::in_force(&subnet)?)))
+            .collect()
+    }
+
+    fn subnet(&self, name: &str) -> Option<Arc<FlatSubnet>> {
+        let found = self
+            .0
+            .subnets
+            .get(&Key::new(&self.0.settings.namespace, name))?;
+        Self::in_force(&found)
+    }
+
+    fn network(&self, name: &str, subnet: &FlatSubnet, annotation: Option<&str>) -> String {
+        let site = &self.0.context.site;
+        let facts = PoolFacts {
+            cluster: &site.session.names,
+            system: &site.system,
+            namespace: Some(&self.0.settings.namespace),
+            interface: None,
+            link: &link_of(subnet),
+            pool: name,
+            annotation,
+            own_network: None,
+        };
+        site.session
+            .network_choice(&facts, None)
+            .network
+            .to_string()
+    }
+
+    fn mac_user(&self, subnet: &str, mac: &MacAddress) -> Option<Key> {
+        let text = mac.to_string();
+        let all = self.0.ips.context.objects.all().into_iter();
+        let mut has = all.filter(|(_, ip)| ip.spec.subnet == subnet && ip.status.mac == text);
+        has.next().map(|(key, _)| key)
+    }
+
+    fn workload_of(&self, pod: &Key) -> Option<WorkloadRef> {
+        let found = self.0.context.objects.get(pod)?.workload.clone()?;
+        // A Job of a CronJob: its address says so.
+        let ip = self.0.ips.context.objects.get(pod)?;
+        let says = ip.labels.get(WORKLOAD_SELECTOR);
+        let cron = says.and_then(|text| text.strip_prefix(&format!("cronjob-{}-", pod.namespace)));
+        match cron.filter(|_| found.kind == JOB.kind) {
+            Some(cron) => Some(WorkloadRef::new("CronJob", &pod.namespace, cron)),
+            None => Some(found),
+        }
+    }
+
+    fn has_pod(&self, pod: &Key) -> bool {
+        let found = self.0.context.objects.get(pod);
+        found.is_some_and(|pod| !pod.meta.is_terminating() && !pod.finished)
+    }
+}

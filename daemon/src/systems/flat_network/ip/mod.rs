@@ -1,0 +1,304 @@
+//! FlatNetworkIPs: each gets an address of its subnet, of those that it names where it names some, and keeps it until its pod is
+//! gone.
+
+#[cfg(test)]
+mod conformance_tests;
+mod status;
+pub mod wish;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use fipd_core::{Ledger, PoolId, Tenant};
+use fipd_crds::flat_network::{FlatNetworkIP, FlatNetworkIPSpec, FlatNetworkIPStatus};
+use k8s_openapi::{
+    api::core::v1::Pod,
+    apimachinery::pkg::apis::meta::v1::{Condition, OwnerReference},
+    jiff,
+};
+use parking_lot::Mutex;
+
+use super::{
+    names::{CHOSEN_MAC, FLAT_IP, IP_REMOVE, KEEP_SECONDS, KEPT_SINCE},
+    pod::{alive, observe::used},
+    settings::FlatNetworkSettings,
+};
+use crate::controller::{
+    Reconciled,
+    address_user::{
+        AddressController, AddressHooks, AddressUser, Edits, ShownAddress, ShownNetwork,
+        outcome::{AddressOutcome, ShownLease},
+        refusal::FixedFields,
+        settle::{AddressWish, Inheritance, Wished},
+    },
+    kind::{Kind, NODE, POD},
+    meta::{Meta, View},
+    queue::Next,
+    site::Site,
+    store::Key,
+    waiters::LedgerEvent,
+};
+
+pub use status::to_the_second;
+
+/// Between two looks at a pod that is not gone yet.
+const LOOK_AGAIN: Duration = Duration::from_secs(10);
+
+/// A FlatNetworkIP, as far as it matters.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FlatIpView {
+    pub meta: Meta,
+    pub spec: FlatNetworkIPSpec,
+    pub status: FlatNetworkIPStatus,
+    pub labels: BTreeMap<String, String>,
+    pub owners: Vec<OwnerReference>,
+    /// The MAC of those that its pod names.
+    pub mac: Option<String>,
+    /// How many seconds the next pod of its name is waited for.
+    pub keeps: Option<u32>,
+    /// Since when it waits for that.
+    pub kept_since: Option<jiff::Timestamp>,
+}
+
+impl View for FlatIpView {
+    fn meta(&self) -> Meta {
+        self.meta.clone()
+    }
+}
+
+impl FlatIpView {
+    pub fn of(object: FlatNetworkIP) -> Self {
+        let meta = &object.metadata;
+        let annotation = |key: &str| meta.annotations.as_ref()?.get(key);
+        Self {
+            labels: meta.labels.clone().unwrap_or_default(),
+            owners: meta.owner_references.clone().unwrap_or_default(),
+            mac: annotation(CHOSEN_MAC)
+                .cloned()
+                .filter(|mac| !mac.is_empty()),
+            keeps: annotation(KEEP_SECONDS).and_then(|text| text.parse().ok()),
+            kept_since: annotation(KEPT_SINCE).and_then(|at| at.parse().ok()),
+            meta: Meta::of(meta),
+            spec: object.spec,
+            status: object.status.unwrap_or_default(),
+        }
+    }
+}
+
+impl FlatIpView {
+    /// Whether it is the address of this pod. Of one that does not fit its schema only its owners are known: the pod, or the
+    /// StatefulSet of both.
+    fn is_of(&self, pod: &Pod) -> bool {
+        let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+        let owners = pod.metadata.owner_references.iter().flatten();
+        let mut uids = owners.map(|owner| &*owner.uid).chain([uid]);
+        match &*self.spec.pod_id {
+            "" => uids.any(|uid| self.owners.iter().any(|owner| owner.uid == uid)),
+            pod_id => pod_id == uid,
+        }
+    }
+}
+
+/// The FlatNetworkIPs of a cluster.
+pub struct FlatIps {
+    /// Namespace of the subnets.
+    pub settings: FlatNetworkSettings,
+    /// Those that name several addresses, none of which is free, by the pool.
+    waiting: Mutex<BTreeMap<PoolId, BTreeSet<Key>>>,
+}
+
+/// The controller of all FlatNetworkIPs of a cluster.
+pub type FlatIpController = AddressController<FlatIps>;
+
+impl FlatIps {
+    pub fn new(settings: &FlatNetworkSettings) -> Self {
+        Self {
+            settings: settings.clone(),
+            waiting: Mutex::default(),
+        }
+    }
+
+    /// What the address book calls the subnet of this name.
+    pub fn subnet_object(&self, name: &str) -> String {
+        Key::new(&self.settings.namespace, name).to_string()
+    }
+
+    /// Notes whether the object waits for any of the addresses that it names.
+    fn note_waiting(&self, key: &Key, pool: Option<PoolId>) {
+        let mut waiting = self.waiting.lock();
+        waiting.retain(|_, keys| {
+            keys.remove(key);
+            !keys.is_empty()
+        });
+        if let Some(pool) = pool {
+            waiting.entry(pool).or_default().insert(key.clone());
+        }
+    }
+}
+
+impl AddressUser for FlatIps {
+    type Raw = FlatNetworkIP;
+    type View = FlatIpView;
+    type Status = FlatNetworkIPStatus;
+
+    const KIND: Kind = FLAT_IP;
+    const METRIC: &'static str = "flatnetworkip";
+    const FINALIZER: &'static str = IP_REMOVE;
+    const FINALIZER_FIRST: bool = false;
+    const INHERITS: Inheritance = Inheritance::Wished;
+    const EDITS: Edits<FlatIpView> = Edits::Refused(|ip| -> FixedFields<'_> {
+        FixedFields {
+            address: "spec.addrs",
+            pool: Some(("spec.subnet", &ip.spec.subnet, "FlatNetworkSubnet")),
+        }
+    });
+    const OTHERS_ALLOCATE: bool = true;
+    const SHOWS_POOL: bool = false;
+    const TENANT: &'static str = "tenant";
+    const CHARGE_REASON: &'static str = "its cluster goes by another name";
+
+    fn view(raw: FlatNetworkIP) -> FlatIpView {
+        FlatIpView::of(raw)
+    }
+
+    fn tenant(site: &Site, key: &Key, _: &FlatIpView) -> Option<Tenant> {
+        Some(site.tenant_of(&key.namespace))
+    }
+
+    fn wish(&self, ledger: &Ledger, site: &Site, key: &Key, ip: &FlatIpView) -> Wished {
+        let own = key.identity(site.system.clone(), &site.id, FLAT_IP.kind);
+        let pool = wish::pool(ledger, site, &self.subnet_object(&ip.spec.subnet), ip)?;
+        let wanted = wish::addresses(&ip.spec)?;
+        let recorded = ip.status.addr.parse().ok();
+        let recorded = recorded.filter(|_| ledger.leases_of(&own).is_empty());
+        let address = match recorded {
+            Some(_) => None,
+            None => {
+                let chosen = wish::choose(ledger, &own, &pool, &wanted);
+                let waits = chosen.is_err() && wanted.len() > 1;
+                self.note_waiting(key, waits.then_some(pool.id));
+                chosen?
+            }
+        };
+        Ok(AddressWish {
+            recorded,
+            ..AddressWish::new(site.tenant_of(&key.namespace), pool, address)
+        })
+    }
+
+    fn conditions(ip: &FlatIpView) -> &[Condition] {
+        &ip.status.conditions
+    }
+
+    fn shows_address(ip: &FlatIpView) -> bool {
+        !ip.status.addr.is_empty()
+    }
+
+    /// What the original wrote, or fipd.
+    fn shown(
+        &self,
+        ledger: &Ledger,
+        site: &Site,
+        _: &Key,
+        ip: &FlatIpView,
+    ) -> Option<ShownAddress> {
+        let address = ip.status.addr.parse().ok()?;
+        let pool = site.mirror_in(ledger, &self.subnet_object(&ip.spec.subnet))?;
+        Some(ShownAddress {
+            address,
+            length: None,
+            network: ShownNetwork::Known(pool.spec.network),
+            user: None,
+        })
+    }
+
+    fn last_status(ip: &FlatIpView) -> &FlatNetworkIPStatus {
+        &ip.status
+    }
+
+    fn status(
+        ip: &FlatIpView,
+        outcome: &AddressOutcome,
+        now: jiff::Timestamp,
+    ) -> FlatNetworkIPStatus {
+        status::desired(ip, outcome, now)
+    }
+
+    fn news(ip: &FlatIpView, shown: &ShownLease) -> Option<String> {
+        let note = || format!("{} of pool {} is allocated", shown.address(), shown.pool);
+        (!Self::shows_address(ip)).then(note)
+    }
+}
+
+impl AddressHooks for FlatIps {
+    /// An address stays for as long as its pod may use it.
+    async fn before_release(
+        ips: &FlatIpController,
+        key: &Key,
+        ip: &FlatIpView,
+    ) -> Reconciled<Option<Next>> {
+        ips.user.note_waiting(key, None);
+        let remote = &ips.context.remote;
+        let Some(pod) = remote.get::<Pod>(&POD.target(key)).await? else {
+            return Ok(None);
+        };
+        if alive::is_finished(&pod) {
+            return Ok(None);
+        }
+        if !ip.is_of(&pod) {
+            // Its node may have given a successor the address while fipd was away.
+            let uses = used(&pod.metadata)
+                .iter()
+                .any(|one| one.to_string() == ip.status.addr);
+            return Ok(uses.then_some(Next::After(LOOK_AGAIN)));
+        }
+        if let Some(node) = alive::node_to_ask(&pod, jiff::Timestamp::now()) {
+            let there = remote
+                .get::<serde::de::IgnoredAny>(&NODE.named("", node))
+                .await?;
+            let limit = ips.user.settings.dead_node_limit;
+            if alive::is_lost(&pod, there.is_some(), limit.0, jiff::Timestamp::now()) {
+                let note = format!(
+                    "its pod ended on node {node}, which does not answer: the address is released"
+                );
+                ips.context.warn(key, &ip.meta.uid, "NodeLost", note);
+                return Ok(None);
+            }
+        }
+        Ok(Some(Next::After(LOOK_AGAIN)))
+    }
+
+    /// Those that wait for any of several addresses.
+    fn affected(ips: &FlatIpController, _: &Ledger, event: &LedgerEvent<'_>) {
+        let waiting = ips.user.waiting.lock();
+        let queue = |keys: &BTreeSet<Key>| {
+            let keys = keys.iter().cloned();
+            keys.for_each(|key| ips.context.queue.add(key));
+        };
+        match event {
+            LedgerEvent::Everything => waiting.values().for_each(queue),
+            LedgerEvent::Changes(changes) => {
+                let pools: BTreeSet<PoolId> = changes
+                    .iter()
+                    .flat_map(|change| change.pools.iter().copied())
+                    .collect();
+                let touched = waiting.iter().filter(|(pool, _)| pools.contains(pool));
+                touched.for_each(|(_, keys)| queue(keys));
+            }
+        }
+    }
+
+    async fn absent(ips: &FlatIpController, key: &Key) -> Reconciled {
+        ips.user.note_waiting(key, None);
+        Ok(Next::Done)
+    }
+}
+
+/// Queues the address of a pod.
+pub fn queue(ips: &Arc<FlatIpController>) -> impl Fn(&Key) + Send + Sync + 'static {
+    let queue = Arc::clone(&ips.context.queue);
+    move |key| queue.add(key.clone())
+}

@@ -1,0 +1,322 @@
+//! Addresses of pods on macvlan and ipvlan networks, in the place of rancher-flat-network's operator.
+//!
+//! ```text
+//!  FlatNetworkSubnet --> pool (mirror) --+
+//!  pod --> FlatNetworkIP ----------------+--> lease --> its status --> the node, and labels of the pod
+//! ```
+//!
+//! The subnets are defined before anything is adopted, since they decide the network of an address, and everything is adopted
+//! before the first new address.
+
+mod admission;
+mod adopt;
+pub mod attachment;
+pub mod endpoints;
+mod facts;
+pub mod ingress;
+pub mod ip;
+mod leaving;
+mod metrics;
+pub mod names;
+mod networks;
+mod operations;
+pub mod pod;
+pub mod service;
+pub mod settings;
+mod sites;
+pub mod subnet;
+pub mod workload;
+
+use std::{collections::BTreeMap, fmt::Debug, sync::Arc};
+
+use fipd_core::System;
+use fipd_crds::flat_network::{FlatNetworkIP, FlatNetworkSubnet};
+use futures::future::BoxFuture;
+use k8s_openapi::api::core::v1::Namespace;
+use prometheus_client::registry::Registry;
+use serde_json::Value;
+use tokio::task::JoinSet;
+
+use crate::{
+    admission::{Asks, Judge},
+    adopt::Takeover,
+    clusters::{ClusterSession, adoption},
+    config::{SystemConfig, operation::SystemOperation},
+    controller::{
+        address_user::inventory::AddressInventory,
+        client::Remote,
+        context::Context,
+        events::Events,
+        kind::{Kind, POD},
+        leader_election::{self, Wanted},
+        meta::Meta,
+        queue::Queue,
+        reconcile,
+        reconcile::Controller,
+        site::Site,
+        store::{Key, Objects},
+        tasks::{self, count, events_behind, finish, follow_pools, until},
+        webhook,
+    },
+    detach::Leaving,
+    system::{self, Means, RunningSystem},
+};
+use admission::{FlatClusters, FlatJudge};
+use adopt::FlatTakeover;
+use facts::ClusterFacts;
+use ip::{FlatIpController, FlatIpView, FlatIps};
+use names::{FAILED, FLAT_IP, OPERATOR, PROJECT, SUBNET_OBJECT};
+use pod::{NamespaceView, PodController, observe::PodView};
+use service::watches::ServiceWatches;
+use settings::FlatNetworkSettings;
+use sites::FlatSites;
+use subnet::{SubnetSource, SubnetView, Subnets};
+use workload::FlatModes;
+
+/// The system.
+pub struct FlatNetwork;
+
+/// The system in a daemon.
+#[derive(Clone)]
+struct RunningFlatNetwork {
+    means: Means,
+    sites: FlatSites,
+    judged: FlatClusters,
+}
+
+impl system::System for FlatNetwork {
+    fn config(&self) -> &'static SystemConfig {
+        &settings::CONFIG
+    }
+
+    fn adopts(&self) -> Option<&'static str> {
+        Some("Subnets and addresses of pods of rancher-flat-network")
+    }
+
+    fn asks(&self) -> Option<&'static Asks> {
+        Some(&admission::ASKS)
+    }
+
+    #[cfg(any(test, feature = "fuzz"))]
+    fn fuzz(&self) -> Option<crate::admission::FuzzJudge> {
+        Some(admission::fuzz)
+    }
+
+    fn leaving(&self) -> &'static dyn Leaving {
+        &leaving::FlatNetworkLeaving
+    }
+
+    fn start(&self, means: &Means) -> Arc<dyn RunningSystem> {
+        Arc::new(RunningFlatNetwork {
+            means: means.clone(),
+            sites: FlatSites::default(),
+            judged: FlatClusters::default(),
+        })
+    }
+}
+
+impl RunningSystem for RunningFlatNetwork {
+    fn run(&self, session: ClusterSession) -> BoxFuture<'static, ()> {
+        let running = self.clone();
+        Box::pin(async move { running.lead(session).await })
+    }
+
+    fn judge(&self) -> Option<Arc<dyn Judge>> {
+        let clusters = self.judged.clone();
+        Some(Arc::new(FlatJudge::new(self.means.ipam.clone(), clusters)))
+    }
+
+    fn takeover(&self) -> Option<Arc<dyn Takeover>> {
+        Some(Arc::new(FlatTakeover {
+            ipam: self.means.ipam.clone(),
+            me: self.means.me.clone(),
+        }))
+    }
+
+    fn rows(&self, list: &'static SystemOperation) -> BTreeMap<String, Value> {
+        operations::rows(&self.sites, list)
+    }
+
+    fn register_own_metrics(&self, registry: &mut Registry) {
+        metrics::register_own(registry, self.sites.clone());
+    }
+}
+
+impl RunningFlatNetwork {
+    /// Serves a cluster for as long as the original does not.
+    async fn lead(&self, session: ClusterSession) {
+        let run = async |session| {
+            let site = Arc::new(Site::new(session, System::flat_network()));
+            serve(site, self.clone()).await;
+        };
+        let settings = session.settings.of::<FlatNetworkSettings>();
+        if !settings.leader_elect {
+            return run(session).await;
+        }
+        let wanted = Wanted {
+            leases: vec![lease(settings)],
+            me: self.means.me.clone(),
+        };
+        leader_election::while_held(&session, &System::flat_network(), &wanted, |_| {}, run).await;
+    }
+}
+
+/// The Lease of the original's operator.
+fn lease(settings: &FlatNetworkSettings) -> Key {
+    Key::new(&settings.namespace, OPERATOR)
+}
+
+async fn serve(site: Arc<Site>, system: RunningFlatNetwork) {
+    let cancel = site.cancel();
+    let queue = Queue::<Key>::new();
+    let events = events_behind(&site, &queue);
+    let mut tasks = JoinSet::new();
+    let settings = site.settings::<FlatNetworkSettings>();
+    let ips = context(FLAT_IP, &site, &events).with_queue(queue);
+    let ips = FlatIpController::new(ips, FlatIps::new(settings));
+    let subnets = context::<SubnetView>(SUBNET_OBJECT, &site, &events);
+    let source = SubnetSource {
+        settings: settings.clone(),
+        subnets: Arc::clone(&subnets.objects),
+        ips: Arc::clone(&ips.context.objects),
+    };
+    let subnets = Subnets::new(subnets, source);
+    let pods = context::<PodView>(POD, &site, &events);
+    let known = (&subnets.context().objects, &Objects::new());
+    let pods = PodController::new(pods, &ips, known);
+    system.sites.add(&site.name, &pods);
+    count(&site, "FlatNetworkSubnets", &subnets.context().objects);
+    count(&site, "FlatNetworkIPs", &ips.context.objects);
+    count(&site, "pods on flat networks", &pods.context.objects);
+    watch(&site, (&subnets, &ips, &pods), &mut tasks);
+    let (webhook, own) = (&settings.webhook, &system.means.endpoint);
+    webhook::keep(&admission::ASKS, webhook, own, &site, &events, &mut tasks);
+    let known = async {
+        subnets.context().objects.completed().await;
+        ips.context.objects.completed().await;
+    };
+    tokio::select! {
+        () = cancel.cancelled() => return,
+        () = known => {}
+    }
+    let undefined = "the subnets are no pools yet";
+    if !until(&cancel, undefined, || subnets.define_all()).await {
+        return;
+    }
+    let inventory = AddressInventory(Arc::clone(&ips));
+    if adoption::first(&site.session, &site.system, &inventory)
+        .await
+        .is_none()
+    {
+        return;
+    }
+    subnets.context().queue_all();
+    follow_pools(&subnets, &mut tasks);
+    reconcile::follow_and_work(&ips, &mut tasks);
+    // Before it begins, namespaces are known: the project of a namespace is a label of its addresses.
+    let (namespaces, worker) = (Arc::clone(&pods.namespaces), Arc::clone(&pods));
+    if cancel
+        .run_until_cancelled(namespaces.completed())
+        .await
+        .is_none()
+    {
+        return;
+    }
+    pods.context.queue_all();
+    ips.context
+        .objects
+        .keys()
+        .into_iter()
+        .for_each(|key| pods.context.queue.add(key));
+    reconcile::work(&worker, &mut tasks);
+    follow_up(&site, &events, &pods, &mut tasks);
+    let facts = Arc::new(ClusterFacts(Arc::clone(&pods)));
+    system.judged.add(&site.name, facts);
+    adoption::keep(&site.session, &site.system, &inventory).await;
+    finish(tasks).await;
+}
+
+/// What follows from the addresses of pods: Services, Ingresses, attachments and labels of workloads.
+fn follow_up(
+    site: &Arc<Site>,
+    events: &Arc<Events>,
+    pods: &Arc<PodController>,
+    tasks: &mut JoinSet<()>,
+) {
+    let watches = ServiceWatches::start(site, tasks);
+    service::start(site, events, &watches, tasks);
+    endpoints::start(site, events, &watches, tasks);
+    ingress::start(site, events, &watches, tasks);
+    let config = site.settings::<FlatNetworkSettings>().attachment();
+    attachment::start(site, events, &config, tasks);
+    let (subnets, namespace) = (Arc::clone(&pods.subnets), pods.settings.namespace.clone());
+    let modes: FlatModes = Arc::new(move |name| {
+        let subnet = subnets.get(&Key::new(&namespace, name))?;
+        Some(subnet.spec.flat_mode.clone())
+    });
+    let workloads = workload::start(site, events, &modes, tasks);
+    pods.tell_workloads(workloads);
+}
+
+/// Follows the objects of the cluster, and tells the pods of them.
+fn watch(
+    site: &Arc<Site>,
+    (subnets, ips, pods): (&Arc<Subnets>, &Arc<FlatIpController>, &Arc<PodController>),
+    tasks: &mut JoinSet<()>,
+) {
+    let (queue, all) = (Arc::clone(&subnets.context().queue), Arc::clone(pods));
+    let view = |subnet: FlatNetworkSubnet| Some(SubnetView::of(subnet));
+    subnets.context().follow(tasks, view, move |key| {
+        queue.add(key.clone());
+        all.subnet_changed(&key.name);
+        // What one was in the way of may be served now.
+        let others = all.subnets.all().into_iter();
+        let waiting = others.filter(|(_, other)| other.status.phase == FAILED);
+        waiting.for_each(|(key, _)| queue.add(key));
+    });
+    let (queue, all) = (Arc::clone(&ips.context.queue), Arc::clone(pods));
+    let listing = Arc::clone(subnets);
+    let view = |ip: FlatNetworkIP| Some(FlatIpView::of(ip));
+    ips.context.follow(tasks, view, move |key| {
+        queue.add(key.clone());
+        all.address_changed(key);
+        // Its subnet lists the MAC.
+        let named = all
+            .ips
+            .context
+            .objects
+            .get(key)
+            .filter(|ip| !ip.spec.macs.is_empty());
+        if let Some(ip) = named {
+            let namespace = &all.settings.namespace;
+            listing
+                .context()
+                .queue_status(Key::new(namespace, &ip.spec.subnet));
+        }
+    });
+    // The address of a pod that is gone is free.
+    let (queue, all) = (Arc::clone(&pods.context.queue), ip::queue(ips));
+    pods.context.follow(tasks, PodView::of, move |key| {
+        queue.add(key.clone());
+        all(key);
+    });
+    let view = |namespace: Namespace| {
+        let labels = namespace.metadata.labels.as_ref();
+        Some(NamespaceView {
+            project: labels.and_then(|all| all.get(PROJECT).cloned()),
+            meta: Meta::of(&namespace.metadata),
+        })
+    };
+    tasks::spawn(tasks, site, Arc::clone(&pods.namespaces), view, |_| {});
+}
+
+fn context<V: PartialEq + Debug>(kind: Kind, site: &Arc<Site>, events: &Arc<Events>) -> Context<V> {
+    let remote = Remote::new(site.session.client.clone());
+    Context::new(
+        kind,
+        Arc::clone(site),
+        remote,
+        Arc::clone(events),
+        Objects::new(),
+    )
+}

@@ -1,0 +1,22 @@
+//! Kinds and names that the originals, fipd's objects and the ledger agree on.
+
+use crate::controller::kind::Kind;
+
+pub use fipd_crds::flat_network::names::*;
+
+const API: &str = "apis/flatnetwork.pandaria.io/v1";
+
+pub const SUBNET_OBJECT: Kind = Kind::namespaced(API, "flatnetworksubnets", "FlatNetworkSubnet");
+pub const FLAT_IP: Kind = Kind::namespaced(API, "flatnetworkips", "FlatNetworkIP");
+
+/// Phase of a subnet that is a pool, and of an address that its pod has.
+pub const ACTIVE: &str = "Active";
+/// Phase of an address that its pod does not have yet.
+pub const PENDING: &str = "Pending";
+/// Phase of a subnet that is no pool, and of an object without an address.
+pub const FAILED: &str = "Failed";
+
+/// Annotation on an address: the MAC of those that its pod names. fipd's own.
+pub const CHOSEN_MAC: &str = "fipd.io/mac";
+/// Annotation on an address: since when it waits for the next pod of its name. fipd's own.
+pub const KEPT_SINCE: &str = "fipd.io/kept-since";

@@ -1,0 +1,467 @@
+//! Pods on flat networks: each that asks for an address has a FlatNetworkIP of its name, and shows by its labels what it has.
+//!
+//! ```text
+//!  pod --annotations--> FlatNetworkIP --> lease --> its status --> labels of the pod
+//!  pod ends --> FlatNetworkIP deleted --> pod gone --> lease released --> finalizer dropped
+//! ```
+
+pub mod alive;
+pub mod observe;
+pub mod plan;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use k8s_openapi::{
+    api::{batch::v1::Job, core::v1::Pod},
+    jiff,
+};
+use parking_lot::Mutex;
+use serde::de::IgnoredAny;
+use serde_json::{Value, json};
+
+use super::{
+    ip::{FlatIpController, FlatIpView},
+    names::{FAILED, FLAT_IP, IP_ERROR, WORKLOAD_SELECTOR},
+    settings::FlatNetworkSettings,
+    subnet::SubnetView,
+    workload::Workloads,
+};
+use crate::controller::{
+    Reconciled,
+    client::{CallError, Patch},
+    confirm_absence::AbsenceCheck,
+    context::Context,
+    kind::{JOB, POD},
+    meta::{Meta, View},
+    queue::Next,
+    reconcile::Controller,
+    store::{Key, Objects},
+};
+use observe::PodView;
+use plan::{PodFacts, PodPlan, Why, choose_mac, kept_from, pending, plan};
+
+/// When a pod is looked at again that waits for a MAC.
+const LOOK_AGAIN: Duration = Duration::from_secs(60);
+
+/// A namespace, as far as it matters.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NamespaceView {
+    pub meta: Meta,
+    /// The project of Rancher.
+    pub project: Option<String>,
+}
+
+impl View for NamespaceView {
+    fn meta(&self) -> Meta {
+        self.meta.clone()
+    }
+}
+
+/// The controller of all pods on flat networks of a cluster.
+pub struct PodController {
+    pub context: Context<PodView>,
+    pub ips: Arc<FlatIpController>,
+    pub subnets: Arc<Objects<SubnetView>>,
+    pub namespaces: Arc<Objects<NamespaceView>>,
+    pub settings: FlatNetworkSettings,
+    /// Pods that are missing beside their address.
+    missing: AbsenceCheck<Key>,
+    /// Who was given each MAC that pods name, by subnet and MAC, until its address shows it.
+    macs: Mutex<BTreeMap<(String, String), Key>>,
+    /// Their labels say the mode of their subnet.
+    workloads: OnceLock<Workloads>,
+    /// Pods that wait for one of the MACs that they name.
+    waiting: Mutex<BTreeSet<Key>>,
+    /// What each subnet meant to its pods when it was seen last.
+    known: Mutex<BTreeMap<String, SubnetMeaning>>,
+}
+
+/// Mode, seconds that it keeps addresses of ordinals, and whether pods get a 6to4 address.
+type SubnetMeaning = (String, Option<i64>, bool);
+
+impl Controller for PodController {
+    type View = PodView;
+
+    const METRIC: &'static str = "flatnetworkpod";
+    const WORKERS: usize = 16;
+
+    fn context(&self) -> &Context<PodView> {
+        &self.context
+    }
+
+    /// Addresses without a pod are known once both are.
+    async fn completed(&self) {
+        self.context.objects.completed().await;
+        self.ips.context.objects.completed().await;
+        self.subnets.completed().await;
+    }
+
+    async fn reconcile(&self, key: &Key, pod: Option<Arc<PodView>>) -> Reconciled {
+        let ip = self.ips.context.objects.get(key);
+        if pod.is_none() {
+            self.note_waiting(key, false);
+        }
+        if let Some(pod) = pod.as_deref() {
+            self.missing.forget(key);
+            self.tell(key, pod, ip.as_deref());
+        }
+        let facts = match pod.as_deref().filter(|pod| pod.wants.is_ok()) {
+            Some(pod) => match self.facts(key, pod, ip.as_deref()).await? {
+                Some(facts) => facts,
+                // An address that goes has it looked at again.
+                None => return Ok(Next::After(LOOK_AGAIN)),
+            },
+            None => PodFacts::default(),
+        };
+        let plan = plan(
+            key,
+            pod.as_deref(),
+            ip.as_deref(),
+            &facts,
+            jiff::Timestamp::now(),
+        );
+        self.apply(key, (pod.as_deref(), ip.as_deref()), plan).await
+    }
+}
+
+impl PodController {
+    pub fn new(
+        context: Context<PodView>,
+        ips: &Arc<FlatIpController>,
+        (subnets, namespaces): (&Arc<Objects<SubnetView>>, &Arc<Objects<NamespaceView>>),
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            settings: ips.user.settings.clone(),
+            ips: Arc::clone(ips),
+            subnets: Arc::clone(subnets),
+            namespaces: Arc::clone(namespaces),
+            missing: AbsenceCheck::default(),
+            macs: Mutex::default(),
+            waiting: Mutex::default(),
+            known: Mutex::default(),
+            workloads: OnceLock::new(),
+            context,
+        })
+    }
+
+    /// These are told of subnets from now on.
+    pub fn tell_workloads(&self, workloads: Workloads) {
+        let first = self.workloads.set(workloads);
+        debug_assert!(first.is_ok(), "there are workloads already");
+    }
+
+    /// A subnet appeared, changed or went: where it means something else to its pods they are looked at.
+    pub fn subnet_changed(&self, subnet: &str) {
+        let now = self
+            .subnets
+            .get(&Key::new(&self.settings.namespace, subnet));
+        let now = now.map(|one| {
+            (
+                one.spec.flat_mode.clone(),
+                one.spec.sticky_seconds,
+                one.has_6to4,
+            )
+        });
+        let mut known = self.known.lock();
+        if known.get(subnet) == now.as_ref() {
+            return;
+        }
+        match now {
+            Some(now) => known.insert(subnet.to_owned(), now),
+            None => known.remove(subnet),
+        };
+        drop(known);
+        if let Some(workloads) = self.workloads.get() {
+            workloads.subnet_changed(subnet);
+        }
+        for (key, pod) in self.context.objects.all() {
+            if pod.wants.as_ref().is_ok_and(|wants| wants.subnet == subnet) {
+                self.context.queue.add(key);
+            }
+        }
+    }
+
+    /// The address of a pod changed or went: its MAC may be free.
+    pub fn address_changed(&self, key: &Key) {
+        self.context.queue.add(key.clone());
+        if self.ips.context.objects.get(key).is_none() {
+            let waiting = self.waiting.lock();
+            let all = waiting.iter().cloned();
+            all.for_each(|key| self.context.queue.add(key));
+        }
+    }
+
+    fn note_waiting(&self, key: &Key, waits: bool) {
+        let mut waiting = self.waiting.lock();
+        match waits {
+            true => waiting.insert(key.clone()),
+            false => waiting.remove(key),
+        };
+    }
+
+    /// What is wrong with the annotations, or why there is no address, as the original says it.
+    fn tell(&self, key: &Key, pod: &PodView, ip: Option<&FlatIpView>) {
+        let failed = ip.filter(|ip| ip.status.phase == FAILED && *ip.spec.pod_id == *pod.meta.uid);
+        let why = match (&pod.wants, failed) {
+            (Err(wrong), _) => wrong.to_string(),
+            (Ok(_), Some(ip)) => ip.status.failure_message.clone(),
+            (Ok(_), None) => return,
+        };
+        self.context.warn(key, &pod.meta.uid, IP_ERROR, why);
+    }
+
+    /// What else is to be known of a pod; `None`: all MACs that it names are taken.
+    async fn facts(
+        &self,
+        key: &Key,
+        pod: &PodView,
+        ip: Option<&FlatIpView>,
+    ) -> Reconciled<Option<PodFacts>> {
+        let Ok(wants) = &pod.wants else {
+            return Ok(Some(PodFacts::default()));
+        };
+        let subnet = self
+            .subnets
+            .get(&Key::new(&self.settings.namespace, &wants.subnet));
+        let macs: Vec<String> = wants.macs.iter().map(ToString::to_string).collect();
+        let mac = match pod.is_over() {
+            true => ip.and_then(|ip| ip.mac.clone()),
+            false => self.mac(key, &wants.subnet, &macs, ip),
+        };
+        self.note_waiting(key, mac.is_none() && !macs.is_empty() && !pod.is_over());
+        if mac.is_none() && !macs.is_empty() && !pod.is_over() {
+            let note = format!(
+                "no available MAC address: all {} that annotation {} names are in use; it gets the first that becomes free",
+                macs.len(),
+                super::names::MAC
+            );
+            self.context.warn(key, &pod.meta.uid, IP_ERROR, note);
+            return Ok(None);
+        }
+        let namespace = self.namespaces.get(&Key::new("", &key.namespace));
+        let subnet = subnet.as_deref();
+        Ok(Some(PodFacts {
+            flat_mode: subnet.map(|subnet| subnet.spec.flat_mode.clone()),
+            sticky: subnet
+                .and_then(SubnetView::read)
+                .map(|subnet| subnet.sticky),
+            has_6to4: subnet.is_some_and(|subnet| subnet.has_6to4),
+            project: namespace.and_then(|namespace| namespace.project.clone()),
+            workload: self.workload(key, pod, ip).await?,
+            mac,
+            pending_limit: self.settings.pending_limit.0,
+        }))
+    }
+
+    /// The MAC that the pod gets, which nobody else gets from then on.
+    fn mac(
+        &self,
+        key: &Key,
+        subnet: &str,
+        wanted: &[String],
+        ip: Option<&FlatIpView>,
+    ) -> Option<String> {
+        if wanted.is_empty() {
+            return None;
+        }
+        let mut given = self.macs.lock();
+        // One that was given counts until its address is gone.
+        given.retain(|_, user| {
+            user == key
+                || self.ips.context.objects.get(user).is_some()
+                || self.context.objects.get(user).is_some()
+        });
+        let of_other = |mac: &str| {
+            let place = (subnet.to_owned(), mac.to_owned());
+            given.get(&place).is_some_and(|user| user != key)
+        };
+        let shown: Vec<(Key, Arc<FlatIpView>)> = self.ips.context.objects.all();
+        let shows = |mac: &str| {
+            shown.iter().any(|(other, ip)| {
+                let has = ip.mac.as_deref() == Some(mac) || ip.status.mac == mac;
+                other != key && ip.spec.subnet == subnet && has
+            })
+        };
+        let has = ip.and_then(|ip| ip.mac.as_deref().or(Some(&*ip.status.mac)));
+        let chosen = choose_mac(wanted, has, |mac| of_other(mac) || shows(mac))?;
+        given.insert((subnet.to_owned(), chosen.clone()), key.clone());
+        Some(chosen)
+    }
+
+    /// The workload of a pod of a Job, as Rancher would name it.
+    async fn workload(
+        &self,
+        key: &Key,
+        pod: &PodView,
+        ip: Option<&FlatIpView>,
+    ) -> Reconciled<Option<String>> {
+        let job = pod
+            .controller
+            .as_ref()
+            .filter(|owner| owner.kind == JOB.kind);
+        let Some(job) = job.filter(|_| !pod.labels.contains_key(WORKLOAD_SELECTOR)) else {
+            return Ok(None);
+        };
+        if let Some(known) = ip.and_then(|ip| ip.labels.get(WORKLOAD_SELECTOR)) {
+            return Ok(Some(known.clone()));
+        }
+        let found: Option<Job> = self
+            .context
+            .remote
+            .get(&JOB.named(&key.namespace, &job.name))
+            .await?;
+        let owners = found.and_then(|job| job.metadata.owner_references);
+        let mut owners = owners.into_iter().flatten();
+        let cron = owners.find(|owner| owner.kind == "CronJob");
+        Ok(Some(match cron {
+            Some(cron) => format!("cronjob-{}-{}", key.namespace, cron.name),
+            None => format!("job-{}-{}", key.namespace, job.name),
+        }))
+    }
+
+    async fn apply(
+        &self,
+        key: &Key,
+        (pod, ip): (Option<&PodView>, Option<&FlatIpView>),
+        plan: PodPlan,
+    ) -> Reconciled {
+        match (plan, ip) {
+            (PodPlan::Create(object), _) => self.create(key, &object).await,
+            (PodPlan::Look(after), _) => Ok(Next::After(after)),
+            (PodPlan::Correct(patch), Some(ip)) => self.patch(key, &ip.meta, patch).await,
+            (PodPlan::TakeOver(patch), Some(ip)) => self.take_over(key, ip, patch).await,
+            (PodPlan::Keep, Some(ip)) => match self.still_there(key, ip).await? {
+                Some(wait) => Ok(wait),
+                None => {
+                    let patch = kept_from(jiff::Timestamp::now());
+                    self.patch(key, &ip.meta, patch).await
+                }
+            },
+            (PodPlan::Release(Why::Absent), Some(ip)) => match self.still_there(key, ip).await? {
+                Some(wait) => Ok(wait),
+                None => self.delete(key, ip).await,
+            },
+            (PodPlan::Release(Why::KeptLongEnough), Some(ip)) => {
+                let there: Option<IgnoredAny> = self.context.remote.get(&POD.target(key)).await?;
+                match there {
+                    Some(_) => Ok(Next::Retry),
+                    None => self.delete(key, ip).await,
+                }
+            }
+            (PodPlan::Release(_), Some(ip)) => self.delete(key, ip).await,
+            (PodPlan::Label(patch), _) => self.label(key, pod, patch).await,
+            (PodPlan::Restart, Some(ip)) => self.restart(key, pod, ip).await,
+            (PodPlan::Nothing, _)
+            | (
+                PodPlan::Correct(_)
+                | PodPlan::TakeOver(_)
+                | PodPlan::Keep
+                | PodPlan::Release(_)
+                | PodPlan::Restart,
+                None,
+            ) => Ok(Next::Done),
+        }
+    }
+
+    async fn create(
+        &self,
+        key: &Key,
+        object: &fipd_crds::flat_network::FlatNetworkIP,
+    ) -> Reconciled {
+        let target = FLAT_IP.target(key);
+        match self.context.remote.create_seen(&target, object).await {
+            Ok(made) => {
+                self.ips.context.objects.keep(key, FlatIpView::of(made));
+                self.ips.context.queue.add(key.clone());
+                Ok(Next::Done)
+            }
+            // The watch shows it soon.
+            Err(CallError::Conflict(..)) => Ok(Next::Retry),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Not over an edit that was not read.
+    async fn patch(&self, key: &Key, meta: &Meta, mut patch: Value) -> Reconciled {
+        patch["metadata"]["uid"] = json!(&*meta.uid);
+        patch["metadata"]["resourceVersion"] = json!(meta.version);
+        let (remote, target) = (&self.context.remote, FLAT_IP.target(key));
+        let now = remote.patch_seen(&target, Patch::Merge, &patch).await?;
+        self.ips.context.objects.keep(key, FlatIpView::of(now));
+        self.ips.context.queue.add(key.clone());
+        Ok(Next::Done)
+    }
+
+    /// The pod has what an earlier one of its name had, and is yet to use it.
+    async fn take_over(&self, key: &Key, ip: &FlatIpView, patch: Value) -> Reconciled {
+        let (remote, target) = (&self.context.remote, FLAT_IP.target(key));
+        // First, so that nobody takes the new pod for one that uses it.
+        let mut told = pending(jiff::Timestamp::now());
+        told["metadata"] = json!({ "uid": &*ip.meta.uid, "resourceVersion": ip.meta.version });
+        let told: fipd_crds::flat_network::FlatNetworkIP = remote
+            .patch_status_seen(&target, Patch::Merge, &told)
+            .await?;
+        self.patch(key, &Meta::of(&told.metadata), patch).await
+    }
+
+    async fn delete(&self, key: &Key, ip: &FlatIpView) -> Reconciled {
+        let target = FLAT_IP.target(key);
+        self.context.remote.delete(&target, &ip.meta.uid).await?;
+        Ok(Next::Done)
+    }
+
+    /// How long to wait until a look at the pod counts; `None`: a second one has not found it either.
+    async fn still_there(&self, key: &Key, ip: &FlatIpView) -> Reconciled<Option<Next>> {
+        let look = async {
+            let found: Option<Pod> = self.context.remote.get(&POD.target(key)).await?;
+            // Another pod of the name may take the address over once the watch shows it; one on no flat network does not.
+            let counts = |pod: &Pod| {
+                let uid = pod.metadata.uid.as_deref();
+                uid == Some(&*ip.spec.pod_id) || PodView::of(pod.clone()).is_some()
+            };
+            Ok::<_, CallError>(found.filter(counts))
+        };
+        let wait = self.missing.confirm(key, look).await?;
+        Ok(wait.map(Next::After))
+    }
+
+    async fn label(&self, key: &Key, pod: Option<&PodView>, mut patch: Value) -> Reconciled {
+        let Some(pod) = pod else {
+            return Ok(Next::Done);
+        };
+        patch["metadata"]["uid"] = json!(&*pod.meta.uid);
+        let target = POD.target(key);
+        match self
+            .context
+            .remote
+            .patch(&target, Patch::Merge, &patch)
+            .await
+        {
+            Ok(()) | Err(CallError::NotFound(_)) => Ok(Next::Done),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Deletes a pod that does not get to use its address.
+    async fn restart(&self, key: &Key, pod: Option<&PodView>, ip: &FlatIpView) -> Reconciled {
+        let Some(pod) = pod else {
+            return Ok(Next::Done);
+        };
+        let note = format!(
+            "it has had {} since {} and does not use it: the pod is deleted, so that its node tries again; look at the CNI plugin of node {}",
+            ip.status.addr,
+            ip.status.allocated_time_stamp,
+            pod.node.as_deref().unwrap_or("(none)")
+        );
+        self.context.warn(key, &pod.meta.uid, IP_ERROR, note);
+        self.context
+            .remote
+            .delete(&POD.target(key), &pod.meta.uid)
+            .await?;
+        Ok(Next::Done)
+    }
+}

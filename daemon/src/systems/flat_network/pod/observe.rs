@@ -1,0 +1,130 @@
+//! What is kept of pods: of those that ask for an address of a flat network, and of no others.
+
+use std::{collections::BTreeMap, net::IpAddr};
+
+use k8s_openapi::{
+    api::core::v1::Pod,
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
+};
+
+use super::alive;
+use crate::{
+    controller::meta::{Meta, View},
+    systems::flat_network::names::{
+        FLAT_MODE, IP_TYPE, NETWORK_STATUS, SELECTED_IP, SELECTED_MAC, SUBNET, WORKLOAD_SELECTOR,
+    },
+    validation::{
+        Wrong,
+        flat_network::{
+            annotations::{self, PodAddresses},
+            multus,
+            workload::WorkloadRef,
+        },
+    },
+};
+
+const TEMPLATE_HASH: &str = "pod-template-hash";
+/// Where they are, for messages.
+const ANNOTATIONS: &str = "metadata.annotations";
+/// The labels that the originals write on pods, and that of its workload.
+const LABELS: [&str; 6] = [
+    SUBNET,
+    SELECTED_IP,
+    SELECTED_MAC,
+    IP_TYPE,
+    FLAT_MODE,
+    WORKLOAD_SELECTOR,
+];
+
+/// A pod on a flat network, as far as it matters.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PodView {
+    pub meta: Meta,
+    /// What it asks for, or the annotation that makes no sense.
+    pub wants: Result<PodAddresses, Wrong>,
+    pub node: Option<String>,
+    /// All its containers have ended for good.
+    pub finished: bool,
+    /// The addresses that its interfaces on the flat network have, by what Multus says.
+    pub uses: Vec<IpAddr>,
+    /// Who made it.
+    pub controller: Option<OwnerReference>,
+    /// The workload whose template it has, as far as the pod says it.
+    pub workload: Option<WorkloadRef>,
+    /// Of those that the originals write.
+    pub labels: BTreeMap<&'static str, String>,
+    /// How many seconds the next pod of its name is waited for, where it says so.
+    pub keeps: Option<u32>,
+}
+
+impl View for PodView {
+    fn meta(&self) -> Meta {
+        self.meta.clone()
+    }
+}
+
+impl PodView {
+    /// It uses no address any more, or not for long.
+    pub fn is_over(&self) -> bool {
+        self.finished || self.meta.is_terminating()
+    }
+
+    /// `None`: it asks for no address.
+    pub fn of(pod: Pod) -> Option<Self> {
+        let finished = alive::is_finished(&pod);
+        let meta = &pod.metadata;
+        let annotations = meta.annotations.as_ref()?;
+        let wants = PodAddresses::read(ANNOTATIONS, annotations).transpose()?;
+        let keeps = annotations::keep_seconds(ANNOTATIONS, annotations);
+        let (wants, keeps) = match (wants, keeps) {
+            (Ok(_), Err(wrong)) => (Err(wrong), None),
+            (wants, keeps) => (wants, keeps.ok().flatten()),
+        };
+        let owners = meta.owner_references.iter().flatten();
+        let mut controllers = owners.filter(|owner| owner.controller == Some(true));
+        let controller = controllers.next().cloned();
+        let uses = used(meta);
+        Some(Self {
+            workload: controller.as_ref().and_then(|owner| workload(meta, owner)),
+            wants,
+            uses,
+            node: pod.spec.and_then(|spec| spec.node_name),
+            finished,
+            controller,
+            labels: labels(meta),
+            keeps,
+            meta: Meta::of(meta),
+        })
+    }
+}
+
+/// The addresses that a pod has on the flat network, by what Multus says.
+pub fn used(meta: &ObjectMeta) -> Vec<IpAddr> {
+    let namespace = meta.namespace.as_deref().unwrap_or_default();
+    let text = meta
+        .annotations
+        .as_ref()
+        .and_then(|all| all.get(NETWORK_STATUS));
+    let read = text.and_then(|text| multus::shown_addresses(namespace, NETWORK_STATUS, text).ok());
+    read.unwrap_or_default()
+}
+
+/// A ReplicaSet has the name of its Deployment, and behind it the hash that its pods have as a label.
+fn workload(meta: &ObjectMeta, owner: &OwnerReference) -> Option<WorkloadRef> {
+    let namespace = meta.namespace.as_deref()?;
+    let (kind, name) = match &*owner.kind {
+        "ReplicaSet" => {
+            let hash = meta.labels.as_ref()?.get(TEMPLATE_HASH)?;
+            let name = owner.name.strip_suffix(hash.as_str())?;
+            ("Deployment", name.strip_suffix('-')?)
+        }
+        kind => (kind, &*owner.name),
+    };
+    Some(WorkloadRef::new(kind, namespace, name))
+}
+
+fn labels(meta: &ObjectMeta) -> BTreeMap<&'static str, String> {
+    let all = meta.labels.as_ref();
+    let of = |key: &'static str| Some((key, all?.get(key)?.clone()));
+    LABELS.into_iter().filter_map(of).collect()
+}

@@ -1,0 +1,192 @@
+//! `[cluster.flat-network]`: what fipd serves of flat-network in a cluster.
+
+use std::{sync::LazyLock, time::Duration};
+
+use fipd_core::Text;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{attachment::AttachmentConfig, names::NAMESPACE};
+use crate::{
+    clock,
+    config::{Draws, SettingsTable, SystemConfig, SystemSettings, TypedSettings, Webhook},
+};
+
+/// What the configuration knows of the system.
+pub static CONFIG: SystemConfig = SystemConfig {
+    name: FlatNetworkSettings::NAME,
+    tick: "flat-network: pods of this cluster get addresses on macvlan and ipvlan networks",
+    draws: Draws::Own,
+    metrics: false,
+    host_wishes: None,
+    cluster: SettingsTable::of::<FlatNetworkSettings>(),
+    discovery: SettingsTable::of::<FlatNetworkSettings>(),
+    alike: &[],
+    compat: &[],
+    operations: Some(&super::operations::OPERATIONS),
+};
+
+/// `[cluster.flat-network]`
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct FlatNetworkSettings {
+    /// The only namespace whose subnets are served.
+    pub namespace: Text,
+    /// How long a pod may have an address without using it before it is deleted, so that its node tries again, from `30s` to
+    /// `1d`; `off`: for ever.
+    pub pending_limit: PodLimit,
+    /// How long after its end a pod on a node that does not answer keeps its address, from `30s` to `1d`; `off`: until the pod
+    /// or its Node is gone.
+    pub dead_node_limit: PodLimit,
+    /// Whether fipd holds the Lease of the original's operator, and waits for it.
+    pub leader_elect: bool,
+    /// Version of CNI in the NetworkAttachmentDefinitions: the Multus of RKE2 wants `0.3.1`.
+    pub cni_version: Text,
+    /// Addresses of pods on the primary network: one CIDR, or several with commas.
+    pub cluster_cidr: Text,
+    /// The same of Services.
+    pub service_cidr: Text,
+    /// How nodes announce the addresses of pods.
+    pub arp_policy: ArpPolicy,
+    /// Whether nodes answer for the addresses of others on the interfaces of pods.
+    pub proxy_arp: bool,
+    /// Of the interfaces of pods, in bytes, from 576 to 9216.
+    pub mtu: Mtu,
+    /// Whether the API server asks fipd before it stores subnets, and workloads and pods on flat networks.
+    pub webhook: Webhook,
+}
+
+fipd_core::words! {
+    /// How a node announces an address.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+    pub enum ArpPolicy {
+        /// The kernel does.
+        #[default]
+        Notify = "arp_notify",
+        /// The CNI plugin sends ARP itself.
+        Arping = "arping",
+    }
+}
+
+/// The MTU of an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(try_from = "u32")]
+pub struct Mtu(pub u32);
+
+impl TryFrom<u32> for Mtu {
+    type Error = String;
+
+    fn try_from(bytes: u32) -> Result<Self, String> {
+        let allowed = (576..=9_216).contains(&bytes);
+        allowed
+            .then_some(Self(bytes))
+            .ok_or_else(|| format!("{bytes}: allowed is 576 to 9216 bytes, such as 1500"))
+    }
+}
+
+impl FlatNetworkSettings {
+    /// What NetworkAttachmentDefinitions say.
+    pub fn attachment(&self) -> AttachmentConfig {
+        AttachmentConfig {
+            cni_version: self.cni_version.to_string(),
+            cluster_cidr: self.cluster_cidr.to_string(),
+            service_cidr: self.service_cidr.to_string(),
+            arp_policy: self.arp_policy.as_str().to_owned(),
+            proxy_arp: self.proxy_arp,
+            mtu: self.mtu.0,
+        }
+    }
+}
+
+impl Default for FlatNetworkSettings {
+    fn default() -> Self {
+        Self {
+            namespace: NAMESPACE.into(),
+            pending_limit: PodLimit(Some(Duration::from_secs(300))),
+            dead_node_limit: PodLimit(None),
+            leader_elect: true,
+            cni_version: "1.0.0".into(),
+            cluster_cidr: "10.42.0.0/16".into(),
+            service_cidr: "10.43.0.0/16".into(),
+            arp_policy: ArpPolicy::default(),
+            proxy_arp: false,
+            mtu: Mtu(1_500),
+            webhook: Webhook::default(),
+        }
+    }
+}
+
+/// How long a pod is waited for; `None`: for ever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(try_from = "String")]
+pub struct PodLimit(pub Option<Duration>);
+
+impl TryFrom<String> for PodLimit {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        if text == "off" {
+            return Ok(Self(None));
+        }
+        let given = clock::duration(&text).ok();
+        let given = given.filter(|given| (30..=86_400).contains(&given.as_secs()));
+        given.map(|given| Self(Some(given))).ok_or_else(|| {
+            format!("{text:?}: allowed is 30s to 1d, such as 5m, and \"off\" for ever")
+        })
+    }
+}
+
+impl TypedSettings for FlatNetworkSettings {
+    const NAME: &'static str = "flat-network";
+
+    fn fallback() -> &'static Self {
+        static FALLBACK: LazyLock<FlatNetworkSettings> = LazyLock::new(Default::default);
+        &FALLBACK
+    }
+}
+
+impl SystemSettings for FlatNetworkSettings {
+    fn webhook(&self) -> Option<&Webhook> {
+        Some(&self.webhook)
+    }
+
+    fn webhook_mut(&mut self) -> Option<&mut Webhook> {
+        Some(&mut self.webhook)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::config::Config;
+
+    fn read(settings: &str) -> Result<FlatNetworkSettings, String> {
+        let text = format!(
+            "[[cluster]]\nname = \"m\"\nin-cluster = true\nsystems = [\"flat-network\"]\n[cluster.flat-network]\n{settings}"
+        );
+        let config = Config::read(*crate::systems::SYSTEMS, &text, Path::new("/etc/fipd"))?;
+        let settings = &config.clusters[0].settings;
+        Ok(settings.of::<FlatNetworkSettings>().clone())
+    }
+
+    #[test]
+    fn every_key_is_checked() {
+        assert_eq!(read("").expect("settings"), FlatNetworkSettings::default());
+        let given = read("pending-limit = \"off\"\ndead-node-limit = \"10m\"").expect("settings");
+        assert_eq!(given.pending_limit.0, None);
+        assert_eq!(given.dead_node_limit.0, Some(Duration::from_secs(600)));
+        for (wrong, named) in [
+            ("pending-limit = \"5s\"", "30s to 1d"),
+            ("pending-limit = 5", "pending-limit"),
+            ("dead-node-limit = \"2d\"", "30s to 1d"),
+            ("nodes = []", "nodes"),
+            ("mtu = 100", "576 to 9216"),
+            ("arp-policy = \"none\"", "arping"),
+        ] {
+            let error = read(wrong).expect_err(wrong);
+            assert!(error.contains(named), "{wrong}: {error}");
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! FlatNetworkSubnets as sources of pools.
+
+#[cfg(test)]
+mod conformance_tests;
+mod status;
+
+use std::sync::Arc;
+
+use fipd_core::{AddressSpec, Ledger, Pool, PoolSpec, Span, System};
+use fipd_crds::{
+    flat_network::{FlatNetworkSubnet, FlatNetworkSubnetSpec, FlatNetworkSubnetStatus},
+    labels::NETWORK,
+};
+use k8s_openapi::jiff;
+use serde_json::{Value, json};
+
+use super::{
+    ip::FlatIpView,
+    names::{ACTIVE, IPV6TO4, SUBNET_REMOVE},
+    settings::FlatNetworkSettings,
+};
+use crate::{
+    config::{PoolLink, ReleaseWait},
+    controller::{
+        conditions::{ConditionUpdate, INVALID, REFUSED},
+        meta::{Meta, View},
+        pool_source::{
+            Eligible, Leaving, OUT_OF_RANGE, PoolController, PoolReport, PoolSource, PoolState,
+            SourceFacts, not_ready,
+        },
+        store::{Key, Objects},
+    },
+    validation::{
+        flat_network::{clash, labels, spans, spelling, subnet::FlatSubnet},
+        mirror::MirrorOf,
+    },
+};
+
+/// A FlatNetworkSubnet, as far as it matters.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SubnetView {
+    pub meta: Meta,
+    /// In the current spelling.
+    pub spec: FlatNetworkSubnetSpec,
+    pub status: FlatNetworkSubnetStatus,
+    /// It is written in the spelling of 2024.
+    pub is_old: bool,
+    /// The labels by which the originals select subnets, as they are.
+    pub labels: SubnetLabels,
+    /// The network (routing domain) that an annotation of fipd's names.
+    pub network: Option<String>,
+    /// Pods get a 6to4 address as well.
+    pub has_6to4: bool,
+}
+
+/// The labels that the originals write: what was accepted last.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SubnetLabels {
+    pub master: Option<String>,
+    pub vlan: Option<String>,
+    pub flat_mode: Option<String>,
+    pub mode: Option<String>,
+}
+
+impl View for SubnetView {
+    fn meta(&self) -> Meta {
+        self.meta.clone()
+    }
+}
+
+impl SubnetView {
+    pub fn of(object: FlatNetworkSubnet) -> Self {
+        let meta = &object.metadata;
+        let label = |key: &str| meta.labels.as_ref()?.get(key).cloned();
+        let annotation = |key: &str| meta.annotations.as_ref()?.get(key).cloned();
+        let current = spelling::current(&object.spec);
+        Self {
+            is_old: current.is_some(),
+            labels: SubnetLabels {
+                master: label("master"),
+                vlan: label("vlan"),
+                flat_mode: label("flatMode"),
+                mode: label("mode"),
+            },
+            network: annotation(NETWORK),
+            has_6to4: annotation(IPV6TO4).is_some_and(|text| !text.is_empty()),
+            meta: Meta::of(meta),
+            spec: current.unwrap_or(object.spec),
+            status: object.status.unwrap_or_default(),
+        }
+    }
+
+    /// What it means, where it is well written.
+    pub fn read(&self) -> Option<FlatSubnet> {
+        FlatSubnet::read(&self.spec).ok()
+    }
+}
+
+impl SubnetLabels {
+    /// Those of a subnet.
+    fn of(subnet: &FlatSubnet) -> Self {
+        Self {
+            master: Some(labels::name(&subnet.master)),
+            vlan: Some(subnet.vlan.to_string()),
+            flat_mode: Some(subnet.mode.as_str().to_owned()),
+            mode: Some(subnet.mode.mode().to_owned()),
+        }
+    }
+
+    /// What of a subnet in use is another than it was when it was accepted; `None`: nothing that may not change.
+    fn broken_by(&self, subnet: &FlatSubnet) -> Option<&'static str> {
+        let now = Self::of(subnet);
+        let other =
+            |before: &Option<String>, now: &Option<String>| before.is_some() && before != now;
+        [
+            ("spec.master", other(&self.master, &now.master)),
+            ("spec.vlan", other(&self.vlan, &now.vlan)),
+            ("spec.flatMode", other(&self.flat_mode, &now.flat_mode)),
+        ]
+        .into_iter()
+        .find_map(|(field, changed)| changed.then_some(field))
+    }
+}
+
+/// The controller of all FlatNetworkSubnets of a cluster.
+pub type Subnets = PoolController<SubnetSource>;
+
+/// What FlatNetworkSubnets say of pools.
+pub struct SubnetSource {
+    pub settings: FlatNetworkSettings,
+    pub subnets: Arc<Objects<SubnetView>>,
+    pub ips: Arc<Objects<FlatIpView>>,
+}
+
+impl PoolSource for SubnetSource {
+    type View = SubnetView;
+    type Status = FlatNetworkSubnetStatus;
+
+    const METRIC: &'static str = "flatnetworksubnet";
+    const FINALIZER: Option<&'static str> = Some(SUBNET_REMOVE);
+    const LEAVING: Leaving = Leaving::Refused;
+    const AMBIGUOUS_IS_UNREADY: bool = true;
+    const LISTED: usize = status::LISTED;
+
+    fn facts<'a>(&'a self, subnet: &'a SubnetView) -> SourceFacts<'a> {
+        SourceFacts {
+            network: subnet.network.as_deref(),
+            ..SourceFacts::default()
+        }
+    }
+
+    fn own_link(&self, subnet: &SubnetView) -> Option<PoolLink> {
+        subnet.read().map(|subnet| link_of(&subnet))
+    }
+
+    fn eligible(&self, ledger: &Ledger, mirror: &MirrorOf<'_>, subnet: &SubnetView) -> Eligible {
+        let existing = ledger.mirror(&System::flat_network(), mirror.cluster, mirror.object);
+        let refused = match existing {
+            None => REFUSED_AT_FIRST,
+            Some(_) => REFUSED,
+        };
+        match self.judge(ledger, mirror, subnet) {
+            None => Eligible::Yes,
+            Some(why) => Eligible::No(not_ready(refused, why)),
+        }
+    }
+
+    fn spec(&self, mirror: &MirrorOf<'_>, subnet: &SubnetView) -> Result<PoolSpec, String> {
+        let read = FlatSubnet::read(&subnet.spec).map_err(|wrong| wrong.to_string())?;
+        let partner = read.check_partner(&subnet.meta.name);
+        partner.map_err(|wrong| wrong.to_string())?;
+        spec(mirror, &read)
+    }
+
+    /// The network address for an address with host bits, the labels by which the originals select, and the current spelling.
+    fn correction(&self, subnet: &SubnetView) -> Option<Value> {
+        let read = subnet.read()?;
+        let cidr = read.cidr.to_string();
+        let labels = SubnetLabels::of(&read);
+        let mut patch = json!({});
+        if subnet.labels != labels {
+            patch["metadata"] = json!({ "labels": {
+                "master": labels.master, "vlan": labels.vlan,
+                "flatMode": labels.flat_mode, "mode": labels.mode,
+            } });
+        }
+        if subnet.is_old {
+            patch["spec"] = serde_json::to_value(&subnet.spec).ok()?;
+            patch["spec"]["podDefaultGateway"] = Value::Null;
+        }
+        if subnet.spec.cidr != cidr {
+            patch["spec"]["cidr"] = json!(cidr);
+        }
+        (patch != json!({})).then_some(patch)
+    }
+
+    fn remark(&self, subnet: &SubnetView) -> Option<(&'static str, String)> {
+        let nothing = subnet.read()?.remark()?;
+        Some(("NoAddresses", nothing))
+    }
+
+    fn written(&self, subnet: &SubnetView) -> FlatNetworkSubnetStatus {
+        subnet.status.clone()
+    }
+
+    fn status(
+        &self,
+        subnet: &SubnetView,
+        report: &PoolReport,
+        now: jiff::Timestamp,
+    ) -> FlatNetworkSubnetStatus {
+        status::desired(subnet, report, &self.macs(&subnet.meta.name), now)
+    }
+
+    /// A subnet in use is held until nothing uses it.
+    fn release_wait(&self) -> Option<ReleaseWait> {
+        None
+    }
+
+    fn warnings(&self, state: &PoolState) -> Vec<(&'static str, String)> {
+        [
+            (OUT_OF_RANGE, state.out_of_range()),
+            (status::OVERLAP, state.overlap.clone()),
+        ]
+        .into_iter()
+        .filter_map(|(reason, text)| Some((reason, text?)))
+        .collect()
+    }
+}
+
+/// Reason: the subnet was never served.
+const REFUSED_AT_FIRST: &str = INVALID;
+
+impl SubnetSource {
+    /// Why the subnet may not be as it is; `None`: it may.
+    fn judge(&self, ledger: &Ledger, mirror: &MirrorOf<'_>, subnet: &SubnetView) -> Option<String> {
+        let namespace = mirror.object.split('/').next().unwrap_or_default();
+        if *namespace != *self.settings.namespace {
+            return Some(format!(
+                "invalid subnet namespace {namespace:?}: a FlatNetworkSubnet counts in {} alone; make it there",
+                self.settings.namespace
+            ));
+        }
+        // What is badly written is refused by what it is to be.
+        let read = subnet.read()?;
+        let existing = ledger.mirror(&System::flat_network(), mirror.cluster, mirror.object);
+        let usage = existing.and_then(|pool| ledger.usage(pool.id));
+        let in_use = usage.is_some_and(|usage| usage.used > 0 || usage.out_of_range > 0);
+        if in_use {
+            if let Some(field) = subnet.labels.broken_by(&read) {
+                return Some(format!(
+                    "{field} may not change while addresses of the subnet are in use; write what it was, or make another subnet"
+                ));
+            }
+            let before = existing.and_then(|pool| pool.spec.subnet);
+            if before.is_some_and(|before| before != read.cidr) {
+                return Some(format!(
+                    "spec.cidr {:?} may not change while addresses of the subnet are in use; write what it was, or make another subnet",
+                    subnet.spec.cidr
+                ));
+            }
+        }
+        // One that was served before is, whatever it clashes with: the ledger keeps the addresses apart.
+        let covered = |pool: &Arc<Pool>| {
+            let before: Vec<Span> = pool.spec.addresses.iter().map(AddressSpec::span).collect();
+            spans::minus(&read.listed(), &before).is_empty()
+        };
+        let served = match existing {
+            None => subnet.status.phase == ACTIVE,
+            Some(pool) => covered(pool),
+        };
+        (!served).then(|| self.clash(&read, &subnet.meta)).flatten()
+    }
+
+    /// What of other subnets is in the way of a new or wider one.
+    fn clash(&self, read: &FlatSubnet, meta: &Meta) -> Option<String> {
+        let others = self.subnets.all().into_iter();
+        let others: Vec<(Key, FlatSubnet)> = others
+            .filter(|(_, other)| other.meta.uid != meta.uid && !other.meta.is_terminating())
+            .filter(|(key, _)| *key.namespace == *self.settings.namespace)
+            // Of two new ones the older goes first.
+            .filter(|(_, other)| {
+                let is_older = (other.meta.created, &other.meta.uid) < (meta.created, &meta.uid);
+                other.status.phase == ACTIVE || other.status.phase.is_empty() && is_older
+            })
+            .filter_map(|(key, other)| Some((key, other.read()?)))
+            .collect();
+        let others = others.iter().map(|(key, other)| (&*key.name, other));
+        let clashes = clash::clashes(read, others);
+        clash::refuse(&clashes).err().map(|wrong| wrong.to_string())
+    }
+
+    /// The MACs that pods of the subnet have because they name them.
+    fn macs(&self, subnet: &str) -> Vec<String> {
+        let ips = self.ips.values().into_iter();
+        let named = ips.filter(|ip| ip.spec.subnet == subnet && !ip.spec.macs.is_empty());
+        let mut macs: Vec<String> = named
+            .map(|ip| ip.status.mac.clone())
+            .filter(|mac| !mac.is_empty())
+            .collect();
+        macs.sort();
+        macs.dedup();
+        macs
+    }
+}
+
+/// What decides its network.
+pub fn link_of(subnet: &FlatSubnet) -> PoolLink {
+    PoolLink {
+        vlan: Some(subnet.vlan).filter(|vlan| *vlan != 0),
+        physical: Some(subnet.master.as_str().into()),
+        unread: false,
+    }
+}
+
+/// The pool that a subnet describes, or the rule that it breaks.
+fn spec(mirror: &MirrorOf<'_>, subnet: &FlatSubnet) -> Result<PoolSpec, String> {
+    let spec = PoolSpec {
+        name: mirror.pool_name(&System::flat_network()),
+        origin: mirror.origin(System::flat_network()),
+        ..subnet.pool()
+    };
+    spec.validate().map_err(|wrong| wrong.to_string())?;
+    Ok(spec)
+}
+
+/// What is said of a subnet that is no pool, or not as it is written now.
+pub fn failure(ready: &ConditionUpdate) -> Option<&str> {
+    (!ready.status).then_some(&ready.message)
+}

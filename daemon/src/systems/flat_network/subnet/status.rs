@@ -1,0 +1,155 @@
+//! The status of a subnet, by what the ledger knows of its pool.
+
+use std::net::IpAddr;
+
+use fipd_core::Family;
+use fipd_crds::flat_network::{FlatNetworkSubnetStatus, FlatRange};
+use k8s_openapi::jiff;
+
+use super::{SubnetView, failure};
+use crate::{
+    controller::{
+        conditions::note_condition,
+        pool_source::{OUT_OF_RANGE, PoolReport, PoolState},
+    },
+    systems::flat_network::names::{ACTIVE, FAILED},
+};
+
+/// The most addresses that the status lists.
+pub(super) const LISTED: usize = 10_000;
+/// The most MACs that it lists.
+const MACS: usize = 10_000;
+/// Other pools may give the same addresses.
+pub(super) const OVERLAP: &str = "Overlap";
+/// The status lists not all.
+const TRUNCATED: &str = "Truncated";
+
+/// The status to write. What a subnet without pool showed last stays, as its addresses do.
+pub(super) fn desired(
+    subnet: &SubnetView,
+    report: &PoolReport,
+    macs: &[String],
+    now: jiff::Timestamp,
+) -> FlatNetworkSubnetStatus {
+    let generation = subnet.meta.generation;
+    let mut status = subnet.status.clone();
+    let failed = failure(&report.ready);
+    // The network is only waited for: the original's subnet is Active meanwhile.
+    let waits = report
+        .state
+        .as_ref()
+        .is_some_and(|state| !state.waiting.is_empty());
+    let (phase, message) = match failed {
+        Some(why) if !waits => (FAILED, why),
+        Some(_) | None => (ACTIVE, ""),
+    };
+    phase.clone_into(&mut status.phase);
+    message.clone_into(&mut status.failure_message);
+    if let Some(state) = &report.state {
+        let gateway = state.pool.spec.gateway;
+        status.gateway = gateway.map_or_else(String::new, |gateway| gateway.to_string());
+        let in_use = state.entries.iter().map(|(address, _)| *address);
+        let in_use: Vec<IpAddr> = in_use.take(LISTED).chain(gateway).collect();
+        status.used_ip_count = i64::try_from(count(state)).unwrap_or(i64::MAX);
+        status.used_ip = joined(in_use);
+    }
+    status.used_mac = macs.iter().take(MACS).cloned().collect();
+    report.set_conditions(&mut status.conditions, generation, now);
+    let state = report.state.as_ref();
+    let cut = state
+        .filter(|state| state.entries.len() > LISTED)
+        .map(|state| {
+            format!(
+                "status.usedIP lists {LISTED} of {} addresses; fipd has them all",
+                count(state)
+            )
+        });
+    let outside = state.and_then(PoolState::out_of_range);
+    let overlap = state.and_then(|state| state.overlap.clone());
+    for (kind, text) in [
+        ((OUT_OF_RANGE, "LeasesKept"), outside),
+        ((OVERLAP, "SameAddresses"), overlap),
+        ((TRUNCATED, "TooMany"), cut),
+    ] {
+        note_condition(&mut status.conditions, kind, text, generation, now);
+    }
+    status
+}
+
+/// Addresses in use, and the gateway.
+fn count(state: &PoolState) -> u128 {
+    let usage = &state.usage;
+    let gateway = u128::from(state.pool.spec.gateway.is_some());
+    (usage.used + usage.out_of_range).saturating_add(gateway)
+}
+
+/// Addresses as ranges: IPv4 first, ascending, joined where they touch.
+fn joined(mut addresses: Vec<IpAddr>) -> Vec<FlatRange> {
+    addresses.sort_unstable();
+    addresses.dedup();
+    let mut ranges: Vec<(IpAddr, IpAddr)> = Vec::new();
+    for address in addresses {
+        match ranges.last_mut() {
+            Some((_, to)) if follows(*to, address) => *to = address,
+            _ => ranges.push((address, address)),
+        }
+    }
+    let ranges = ranges.into_iter().map(|(from, to)| FlatRange {
+        from: from.to_string(),
+        to: to.to_string(),
+        end: String::new(),
+    });
+    ranges.collect()
+}
+
+fn follows(before: IpAddr, address: IpAddr) -> bool {
+    let number = |address: IpAddr| match address {
+        IpAddr::V4(four) => u128::from(u32::from(four)),
+        IpAddr::V6(six) => u128::from(six),
+    };
+    Family::of(before) == Family::of(address)
+        && number(before).checked_add(1) == Some(number(address))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ranges(addresses: &[&str]) -> Vec<String> {
+        let addresses = addresses
+            .iter()
+            .map(|text| text.parse().expect("an address"));
+        let ranges = joined(addresses.collect()).into_iter();
+        ranges
+            .map(|range| format!("{}-{}", range.from, range.to))
+            .collect()
+    }
+
+    /// Rows 18 to 21 of the contract.
+    #[test]
+    fn used_addresses_are_joined_where_they_touch() {
+        let of = |last: &[u8]| -> Vec<String> {
+            let texts: Vec<String> = last.iter().map(|last| format!("10.0.0.{last}")).collect();
+            ranges(&texts.iter().map(String::as_str).collect::<Vec<_>>())
+        };
+        assert_eq!(of(&[12, 13, 11]), ["10.0.0.11-10.0.0.13"]);
+        assert_eq!(
+            of(&[12, 13, 11, 20, 1, 2, 0]),
+            [
+                "10.0.0.0-10.0.0.2",
+                "10.0.0.11-10.0.0.13",
+                "10.0.0.20-10.0.0.20"
+            ]
+        );
+        assert_eq!(of(&[98, 99, 100, 101, 100]), ["10.0.0.98-10.0.0.101"]);
+        assert_eq!(
+            ranges(&["fd00::2", "10.0.0.255", "fd00::1", "10.0.1.0"]),
+            ["10.0.0.255-10.0.1.0", "fd00::1-fd00::2"]
+        );
+        assert_eq!(
+            ranges(&["255.255.255.255", "::"]),
+            ["255.255.255.255-255.255.255.255", "::-::"]
+        );
+        assert!(ranges(&[]).is_empty());
+    }
+}

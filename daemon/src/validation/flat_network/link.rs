@@ -1,0 +1,182 @@
+//! The interface of a subnet on the nodes, and how pods share it.
+
+use fipd_crds::flat_network::FlatNetworkSubnetSpec;
+
+use super::super::Wrong;
+
+pub(super) const FLAT_MODE: &str = "spec.flatMode";
+pub(super) const MASTER: &str = "spec.master";
+pub(super) const VLAN: &str = "spec.vlan";
+const MODE: &str = "spec.mode";
+const FLAG: &str = "spec.ipvlanFlag";
+
+/// The longest name of an interface, in bytes.
+const INTERFACE: usize = 15;
+const HIGHEST_VLAN: u16 = 4094;
+
+/// How the interfaces of pods are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlatMode {
+    Macvlan(MacvlanMode),
+    Ipvlan(IpvlanMode, IpvlanFlag),
+}
+
+/// What pods of one node see of each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MacvlanMode {
+    Bridge,
+    Vepa,
+    Private,
+    Passthru,
+}
+
+/// The layer on which ipvlan works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IpvlanMode {
+    L2,
+    L3,
+    L3s,
+}
+
+/// The same as [`MacvlanMode`], for ipvlan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IpvlanFlag {
+    Bridge,
+    Private,
+    Vepa,
+}
+
+/// The first counts where nothing is said.
+const MACVLAN_MODES: [(&str, MacvlanMode); 4] = [
+    ("bridge", MacvlanMode::Bridge),
+    ("vepa", MacvlanMode::Vepa),
+    ("private", MacvlanMode::Private),
+    ("passthru", MacvlanMode::Passthru),
+];
+const IPVLAN_MODES: [(&str, IpvlanMode); 3] = [
+    ("l2", IpvlanMode::L2),
+    ("l3", IpvlanMode::L3),
+    ("l3s", IpvlanMode::L3s),
+];
+const IPVLAN_FLAGS: [(&str, IpvlanFlag); 3] = [
+    ("bridge", IpvlanFlag::Bridge),
+    ("private", IpvlanFlag::Private),
+    ("vepa", IpvlanFlag::Vepa),
+];
+
+impl FlatMode {
+    /// Rules S1, S6 and S7.
+    pub(super) fn read(spec: &FlatNetworkSubnetSpec) -> Result<Self, Wrong> {
+        match spec.flat_mode.as_str() {
+            "macvlan" => {
+                let mode = choice(MODE, &spec.mode, &MACVLAN_MODES, "macvlan")?;
+                if !spec.ipvlan_flag.is_empty() {
+                    let allowed = "it must be empty: flatMode is macvlan, which has no flags";
+                    return Err(Wrong::new(FLAG, &spec.ipvlan_flag, allowed));
+                }
+                Ok(Self::Macvlan(mode))
+            }
+            "ipvlan" => Ok(Self::Ipvlan(
+                choice(MODE, &spec.mode, &IPVLAN_MODES, "ipvlan")?,
+                choice(FLAG, &spec.ipvlan_flag, &IPVLAN_FLAGS, "ipvlan")?,
+            )),
+            other => {
+                let allowed = "unrecognized subnet flatMode: write macvlan or ipvlan";
+                Err(Wrong::new(FLAT_MODE, other, allowed))
+            }
+        }
+    }
+
+    /// `macvlan` or `ipvlan`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Macvlan(_) => "macvlan",
+            Self::Ipvlan(..) => "ipvlan",
+        }
+    }
+
+    /// The value of `spec.mode` that means this, never empty.
+    pub fn mode(self) -> &'static str {
+        match self {
+            Self::Macvlan(mode) => name_of(&MACVLAN_MODES, mode),
+            Self::Ipvlan(mode, _) => name_of(&IPVLAN_MODES, mode),
+        }
+    }
+
+    /// The value of `spec.ipvlanFlag` that means this; `None` for macvlan.
+    pub fn ipvlan_flag(self) -> Option<&'static str> {
+        match self {
+            Self::Macvlan(_) => None,
+            Self::Ipvlan(_, flag) => Some(name_of(&IPVLAN_FLAGS, flag)),
+        }
+    }
+}
+
+fn choice<T: Copy>(
+    field: &str,
+    text: &str,
+    choices: &[(&'static str, T)],
+    of: &str,
+) -> Result<T, Wrong> {
+    let mut all = choices.iter();
+    let found = match text {
+        "" => all.next(),
+        _ => all.find(|(name, _)| *name == text),
+    };
+    found.map(|(_, value)| *value).ok_or_else(|| {
+        let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
+        let allowed = format!(
+            "flatMode {of} has {}; write one of these, or nothing for the first",
+            names.join(", ")
+        );
+        Wrong::new(field, text, allowed)
+    })
+}
+
+fn name_of<T: Copy + PartialEq>(choices: &[(&'static str, T)], value: T) -> &'static str {
+    let found = choices.iter().find(|(_, one)| *one == value);
+    found.map_or("", |(name, _)| name)
+}
+
+/// The VLAN on the master; 0: none.
+pub(super) fn vlan(spec: &FlatNetworkSubnetSpec) -> Result<u16, Wrong> {
+    let vlan = u16::try_from(spec.vlan).ok();
+    vlan.filter(|vlan| *vlan <= HIGHEST_VLAN).ok_or_else(|| {
+        let allowed = format!("it must be 1 to {HIGHEST_VLAN}, or 0 for no VLAN");
+        Wrong::new(VLAN, &spec.vlan.to_string(), allowed)
+    })
+}
+
+/// The interface, which must leave room for the VLAN in the name of its own interface.
+pub(super) fn master(spec: &FlatNetworkSubnetSpec, vlan: u16) -> Result<String, Wrong> {
+    let master = spec.master.as_str();
+    if !is_interface_name(master) {
+        let allowed = format!(
+            "it must name an interface of the nodes, such as eth0: 1 to {INTERFACE} bytes without space, '/' and ':'"
+        );
+        return Err(Wrong::new(MASTER, master, allowed));
+    }
+    let whole = interface(master, vlan);
+    if whole.len() > INTERFACE {
+        let allowed = format!(
+            "the interface of VLAN {vlan} on it would be {whole}, and names of interfaces have at most {INTERFACE} bytes; \
+             rename the interface on the nodes, or name a shorter one"
+        );
+        return Err(Wrong::new(MASTER, master, allowed));
+    }
+    Ok(master.to_owned())
+}
+
+/// The interface on the nodes that pods are attached to: `eth0`, or `eth0.10` with a VLAN.
+pub fn interface(master: &str, vlan: u16) -> String {
+    match vlan {
+        0 => master.to_owned(),
+        _ => format!("{master}.{vlan}"),
+    }
+}
+
+/// Whether Linux takes it as the name of an interface.
+pub fn is_interface_name(name: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'/' | b':');
+    (1..=INTERFACE).contains(&name.len()) && !matches!(name, "." | "..") && name.bytes().all(fits)
+}

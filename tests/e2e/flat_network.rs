@@ -1,0 +1,38 @@
+//! Subnets of flat networks and addresses of pods, with the rights of packaging/rbac/flat-network.yaml.
+//!
+//! Most tests share a cluster and a fipd at the same time; each has namespaces, a VLAN and addresses of its own. No node runs the
+//! pods: a stand-in says in the place of the CNI plugin that a pod has its address. Numbers of rows and of defects are those of
+//! the contract.
+
+#[path = "flat_network/admission.rs"]
+mod admission;
+#[path = "flat_network/crash.rs"]
+mod crash;
+#[path = "flat_network/pods.rs"]
+mod pods;
+#[path = "flat_network/subnets.rs"]
+mod subnets;
+#[path = "flat_network/takeover.rs"]
+mod takeover;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use fipd_tests::flat_network::{IP, PodBed, SUBNET, SUBNETS};
+use serde_json::{Value, json};
+
+const IP_ERROR: &str = "FlatNetworkIPError";
+const DEADLINE: Duration = Duration::from_secs(60);
+
+fn subnet(name: &str) -> String {
+    format!("{SUBNETS}/{name}")
+}
+
+/// The condition of this type.
+fn condition<'a>(object: &'a Value, kind: &str) -> &'a Value {
+    let conditions = object["status"]["conditions"].as_array();
+    let mut conditions = conditions.into_iter().flatten();
+    conditions
+        .find(|one| one["type"] == kind)
+        .unwrap_or(&Value::Null)
+}

@@ -1,0 +1,113 @@
+//! Taking over a site as the original operator leaves it.
+
+use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
+use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
+use kube::Api;
+
+use super::*;
+
+/// Addresses are adopted before the first new one; of two pods with one address one contends; what the chart leaves is named and
+/// goes only in the real run.
+#[tokio::test]
+async fn the_addresses_of_the_original_are_adopted_and_its_leftovers_go_when_asked() {
+    let mut bed = PodBed::prepare("", &["taken"]).await.unwrap();
+    let spec =
+        json!({ "flatMode": "macvlan", "master": "eth0", "vlan": 220, "cidr": "10.220.0.0/24" });
+    bed.objects
+        .make(SUBNET, &subnet("taken"), json!({ "spec": spec }))
+        .await
+        .unwrap();
+    let status = json!({
+        "phase": "Active", "usedIPCount": 4,
+        "usedIP": [{ "from": "10.220.0.1", "to": "10.220.0.2" }, { "from": "10.220.0.8", "to": "10.220.0.9" }],
+    });
+    bed.objects
+        .merge_status(SUBNET, &subnet("taken"), status)
+        .await
+        .unwrap();
+    for (name, address) in [
+        ("a", "10.220.0.1"),
+        ("b", "10.220.0.2"),
+        ("twin", "10.220.0.2"),
+    ] {
+        let path = format!("taken/{name}");
+        let uid = bed
+            .objects
+            .pod(&path, "taken", "auto", json!({}))
+            .await
+            .unwrap();
+        let owner = json!([{ "apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid, "controller": true }]);
+        let ip = json!({
+            "metadata": {
+                "ownerReferences": owner, "labels": { "subnet": "taken" },
+                "finalizers": ["wrangler.cattle.io/rancher-flat-network-ip-remove"],
+            },
+            "spec": { "subnet": "taken", "podId": uid },
+        });
+        bed.objects.make(IP, &path, ip).await.unwrap();
+        let status = json!({ "phase": "Active", "addr": address, "mac": "02:00:00:00:00:01" });
+        bed.objects.merge_status(IP, &path, status).await.unwrap();
+    }
+    let account = json!({
+        "apiVersion": "v1", "kind": "ServiceAccount",
+        "metadata": { "name": "rancher-flat-network-multus", "namespace": SUBNETS },
+    });
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+        "metadata": { "name": "rancher-flat-network-multus" },
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin" },
+        "subjects": [{ "kind": "ServiceAccount", "name": "rancher-flat-network-multus", "namespace": SUBNETS }],
+    });
+    let webhook = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+        "metadata": { "name": "rancher-flat-network-subnets-validating-config" },
+    });
+    for object in [&account, &binding, &webhook] {
+        bed.cluster.0.apply(&object.to_string()).await.unwrap();
+    }
+    bed.objects
+        .pod("taken/new", "taken", "auto", json!({}))
+        .await
+        .unwrap();
+    bed.restart().await.unwrap();
+    assert_eq!(
+        bed.objects.wait_address("taken/new").await.unwrap(),
+        "10.220.0.3"
+    );
+    let leases = bed.leases("10.220.").await.unwrap();
+    assert_eq!(leases.len(), 3, "{leases:?}");
+    assert!(leases["10.220.0.1"].ends_with("taken/a"), "{leases:?}");
+
+    let dry = ["adopt", "flat-network", "--cluster", "pods", "--dry-run"];
+    let report = bed.fipd.cli(dry).await.unwrap().success().unwrap();
+    for says in [
+        "ClusterRoleBinding rancher-flat-network-multus",
+        "ServiceAccount",
+        "that of",
+    ] {
+        assert!(report.contains(says), "{says}: {report}");
+    }
+    let client = &bed.objects.client;
+    let webhooks: Api<ValidatingWebhookConfiguration> = Api::all(client.clone());
+    let bindings: Api<ClusterRoleBinding> = Api::all(client.clone());
+    let webhook = async || {
+        let found = webhooks
+            .get_opt("rancher-flat-network-subnets-validating-config")
+            .await;
+        found.unwrap().is_some()
+    };
+    assert!(webhook().await, "a dry run changes nothing");
+    let real = ["adopt", "flat-network", "--cluster", "pods"];
+    bed.fipd.cli(real).await.unwrap().success().unwrap();
+    assert!(!webhook().await);
+    let binding = bindings
+        .get_opt("rancher-flat-network-multus")
+        .await
+        .unwrap();
+    assert!(binding.is_some(), "the nodes use it");
+    let counted = |one: &Value| one["status"]["usedIPCount"] == 3;
+    bed.objects
+        .wait(SUBNET, &subnet("taken"), "lost what nobody has", counted)
+        .await
+        .unwrap();
+}

@@ -1,0 +1,367 @@
+//! A cluster with pods on flat networks, for tests: subnets, pods and their addresses as JSON, and a stand-in for the CNI plugin.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::events::v1::Event;
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::core::{ApiResource, GroupVersionKind};
+use kube::{Client, ResourceExt};
+use serde_json::{Value, json};
+
+use crate::scenario::write_kubeconfig;
+use crate::testbed::{
+    ClustersOfTest, ControlPlane, ControlPlaneOptions, Fipd, FipdOptions, RESTRICTED_USER,
+    SharedClusters, SharedSite, TestFipd, wait_until,
+};
+
+const GROUP: &str = "flatnetwork.pandaria.io";
+/// The namespace of subnets.
+pub const SUBNETS: &str = "cattle-flat-network";
+pub const SUBNET: &str = "FlatNetworkSubnet";
+pub const IP: &str = "FlatNetworkIP";
+const DEADLINE: Duration = Duration::from_secs(60);
+
+static SITE: SharedSite<PodCluster> = SharedSite::new();
+
+/// An API server with fipd's definitions and the garbage collector.
+pub struct PodCluster(pub ControlPlane);
+
+impl PodCluster {
+    /// One in which fipd may do what the packaged roles allow.
+    pub async fn with(name: &str) -> Result<Self> {
+        let mut plane = ControlPlane::start(name, ControlPlaneOptions::default()).await?;
+        for crd in fipd_crds::all() {
+            plane.install_crds(&fipd_crds::yaml(&crd)?).await?;
+        }
+        plane.apply(&namespace(SUBNETS)).await?;
+        plane
+            .apply(include_str!("../../packaging/rbac/flat-network.yaml"))
+            .await?;
+        plane.bind_role("fipd-flat-network", None).await?;
+        plane.bind_role("fipd-flat-network-adopt", None).await?;
+        plane
+            .bind_role("fipd-flat-network-lease", Some(SUBNETS))
+            .await?;
+        plane.grant_identity().await?;
+        plane.start_controller_manager().await?;
+        Ok(Self(plane))
+    }
+
+    pub async fn objects(&self) -> Result<FlatObjects> {
+        Ok(FlatObjects {
+            client: self.0.client().await?,
+        })
+    }
+}
+
+impl SharedClusters for PodCluster {
+    async fn start() -> Result<Self> {
+        Self::with("pods").await
+    }
+
+    async fn clean(&self) -> Result<()> {
+        self.objects().await?.remove_all().await?;
+        let leases: Api<Lease> = Api::namespaced(self.0.client().await?, SUBNETS);
+        let (all, params) = (ListParams::default(), DeleteParams::default());
+        leases.delete_collection(&params, &all).await?;
+        Ok(())
+    }
+
+    async fn prepare_fipd(&self, settings: &str) -> Result<Fipd> {
+        let mut fipd = Fipd::prepare(FipdOptions::default()).await?;
+        write_kubeconfig(&fipd, "pods", &self.0.kubeconfig_of(RESTRICTED_USER))?;
+        let text = format!(
+            "[[cluster]]\nname = \"pods\"\nkubeconfig = \"pods.kubeconfig\"\nsystems = [\"flat-network\"]\n\
+             [cluster.flat-network]\n{settings}\n"
+        );
+        fipd.write_config(&text)?;
+        Ok(fipd)
+    }
+}
+
+fn namespace(name: &str) -> String {
+    json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } }).to_string()
+}
+
+/// The objects of one cluster.
+#[derive(Clone)]
+pub struct FlatObjects {
+    pub client: Client,
+}
+
+impl FlatObjects {
+    fn of(&self, kind: &str, namespace: &str) -> Api<DynamicObject> {
+        let gvk = match kind {
+            "Pod" => GroupVersionKind::gvk("", "v1", kind),
+            "Namespace" => GroupVersionKind::gvk("", "v1", kind),
+            "StatefulSet" => GroupVersionKind::gvk("apps", "v1", kind),
+            _ => GroupVersionKind::gvk(GROUP, "v1", kind),
+        };
+        let resource = ApiResource::from_gvk(&gvk);
+        Api::namespaced_with(self.client.clone(), namespace, &resource)
+    }
+
+    fn at<'a>(&self, kind: &str, path: &'a str) -> Result<(Api<DynamicObject>, &'a str)> {
+        let (namespace, name) = path
+            .split_once('/')
+            .with_context(|| format!("{path}: NAMESPACE/NAME"))?;
+        Ok((self.of(kind, namespace), name))
+    }
+
+    /// Creates the object, which is named `NAMESPACE/NAME`; its UID.
+    pub async fn make(&self, kind: &str, path: &str, mut object: Value) -> Result<String> {
+        let (api, name) = self.at(kind, path)?;
+        let (version, kind) = match kind {
+            "Pod" => ("v1".to_owned(), kind),
+            "StatefulSet" => ("apps/v1".to_owned(), kind),
+            _ => (format!("{GROUP}/v1"), kind),
+        };
+        object["apiVersion"] = json!(version);
+        object["kind"] = json!(kind);
+        object["metadata"]["name"] = json!(name);
+        let object = serde_json::from_value(object)?;
+        let made = api.create(&PostParams::default(), &object).await;
+        let made = made.with_context(|| format!("create {kind} {path}"))?;
+        Ok(made.uid().unwrap_or_default())
+    }
+
+    /// A macvlan subnet with these fields beside.
+    pub async fn subnet(&self, name: &str, cidr: &str, rest: Value) -> Result<()> {
+        let mut spec = json!({ "flatMode": "macvlan", "master": "eth0", "vlan": 10, "cidr": cidr });
+        for (key, value) in rest.as_object().into_iter().flatten() {
+            spec[key] = value.clone();
+        }
+        let path = format!("{SUBNETS}/{name}");
+        self.make(SUBNET, &path, json!({ "spec": spec }))
+            .await
+            .map(drop)
+    }
+
+    /// A pod that asks for an address; its UID. `ip`: `auto` or addresses.
+    pub async fn pod(&self, path: &str, subnet: &str, ip: &str, metadata: Value) -> Result<String> {
+        let mut object = json!({ "metadata": metadata, "spec": {
+            "containers": [{ "name": "c", "image": "none" }], "terminationGracePeriodSeconds": 0,
+        } });
+        let annotations = &mut object["metadata"]["annotations"];
+        annotations["flatnetwork.pandaria.io/ip"] = json!(ip);
+        annotations["flatnetwork.pandaria.io/subnet"] = json!(subnet);
+        // Its namespace gets a service account a moment after it is made.
+        let what = format!("pod {path} is made");
+        let made = wait_until(&what, DEADLINE, || async {
+            let made = self.make("Pod", path, object.clone()).await;
+            made.map_err(|error| format!("{error:#}"))
+        });
+        made.await
+    }
+
+    pub async fn get(&self, kind: &str, path: &str) -> Result<Option<Value>> {
+        let (api, name) = self.at(kind, path)?;
+        let found = api.get_opt(name).await?;
+        found
+            .map(|found| Ok(serde_json::to_value(found)?))
+            .transpose()
+    }
+
+    pub async fn merge(&self, kind: &str, path: &str, patch: Value) -> Result<()> {
+        let (api, name) = self.at(kind, path)?;
+        let patch = api
+            .patch(name, &PatchParams::default(), &Patch::Merge(patch))
+            .await;
+        patch.with_context(|| format!("patch {kind} {path}"))?;
+        Ok(())
+    }
+
+    pub async fn merge_status(&self, kind: &str, path: &str, status: Value) -> Result<()> {
+        let (api, name) = self.at(kind, path)?;
+        let patch = Patch::Merge(json!({ "status": status }));
+        let patch = api
+            .patch_status(name, &PatchParams::default(), &patch)
+            .await;
+        patch.with_context(|| format!("patch the status of {kind} {path}"))?;
+        Ok(())
+    }
+
+    pub async fn delete(&self, kind: &str, path: &str) -> Result<()> {
+        let (api, name) = self.at(kind, path)?;
+        api.delete(name, &DeleteParams::default()).await?;
+        Ok(())
+    }
+
+    /// Waits until the object passes a test.
+    pub async fn wait(
+        &self,
+        kind: &str,
+        path: &str,
+        what: &str,
+        test: impl Fn(&Value) -> bool,
+    ) -> Result<Value> {
+        wait_until(&format!("{kind} {path}: {what}"), DEADLINE, || async {
+            let seen = self
+                .get(kind, path)
+                .await
+                .map_err(|error| format!("{error:#}"))?;
+            match seen {
+                Some(object) if test(&object) => Ok(object),
+                Some(object) => Err(object.to_string()),
+                None => Err("there is none".to_owned()),
+            }
+        })
+        .await
+    }
+
+    pub async fn wait_gone(&self, kind: &str, path: &str) -> Result<()> {
+        wait_until(&format!("{kind} {path} is gone"), DEADLINE, || async {
+            let seen = self
+                .get(kind, path)
+                .await
+                .map_err(|error| format!("{error:#}"))?;
+            seen.map_or(Ok(()), |object| Err(object.to_string()))
+        })
+        .await
+    }
+
+    /// Waits until the pod of this path has an address; what it is.
+    pub async fn wait_address(&self, path: &str) -> Result<String> {
+        let has = |ip: &Value| {
+            ip["status"]["addr"]
+                .as_str()
+                .is_some_and(|text| !text.is_empty())
+        };
+        let ip = self.wait(IP, path, "has an address", has).await?;
+        Ok(ip["status"]["addr"].as_str().unwrap_or_default().to_owned())
+    }
+
+    /// Waits for a phase of an object.
+    pub async fn wait_phase(&self, kind: &str, path: &str, phase: &str) -> Result<Value> {
+        self.wait(kind, path, &format!("is {phase}"), |one| {
+            one["status"]["phase"] == phase
+        })
+        .await
+    }
+
+    /// Waits for an Event of this reason about the object; its note.
+    pub async fn wait_event(&self, path: &str, reason: &str) -> Result<String> {
+        let (namespace, name) = path.split_once('/').context("NAMESPACE/NAME")?;
+        let api: Api<Event> = Api::namespaced(self.client.clone(), namespace);
+        wait_until(&format!("{path}: an Event {reason}"), DEADLINE, || async {
+            let all = api
+                .list(&ListParams::default())
+                .await
+                .map_err(|error| error.to_string())?;
+            let mut all = all.items.into_iter();
+            let of = |event: &Event| {
+                let about = event.regarding.as_ref().and_then(|one| one.name.as_deref());
+                about == Some(name) && event.reason.as_deref() == Some(reason)
+            };
+            let found = all.find(of).and_then(|event| event.note);
+            found.ok_or_else(|| "there is none".to_owned())
+        })
+        .await
+    }
+
+    /// Stands in for the CNI plugin: the pod has the address that its object shows.
+    pub async fn attach(&self, path: &str) -> Result<()> {
+        let ip = self
+            .get(IP, path)
+            .await?
+            .with_context(|| format!("{path} has no address"))?;
+        let mac = ip["status"]["mac"].as_str().filter(|mac| !mac.is_empty());
+        let mac = mac.unwrap_or("02:00:00:00:00:01");
+        self.merge_status(IP, path, json!({ "phase": "Active", "mac": mac }))
+            .await
+    }
+
+    /// Takes pods, addresses and subnets away, with their finalizers.
+    pub async fn remove_all(&self) -> Result<()> {
+        let pods: Api<Pod> = Api::all(self.client.clone());
+        for pod in pods.list(&ListParams::default()).await? {
+            let path = format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any());
+            let _ = self.delete("Pod", &path).await;
+        }
+        for kind in [IP, SUBNET] {
+            let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(GROUP, "v1", kind));
+            let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
+            for object in api.list(&ListParams::default()).await? {
+                let path = format!(
+                    "{}/{}",
+                    object.namespace().unwrap_or_default(),
+                    object.name_any()
+                );
+                let none = json!({ "metadata": { "finalizers": null } });
+                let _ = self.merge(kind, &path, none).await;
+                let _ = self.delete(kind, &path).await;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a test works with.
+pub struct PodBed {
+    // Dropped in this order: fipd ends before another test has the server.
+    pub fipd: TestFipd,
+    pub objects: FlatObjects,
+    pub cluster: ClustersOfTest<PodCluster>,
+}
+
+impl PodBed {
+    /// With the fipd of all tests. Namespaces, subnets and VLANs are the test's own.
+    pub async fn share(namespaces: &[&str]) -> Result<Self> {
+        let (fipd, cluster) = SITE.share("").await?;
+        Self::of(fipd, cluster, namespaces).await
+    }
+
+    /// With a fipd of its own, which runs, with these lines in `[cluster.flat-network]`.
+    pub async fn alone(settings: &str, namespaces: &[&str]) -> Result<Self> {
+        let mut bed = Self::prepare(settings, namespaces).await?;
+        bed.restart().await?;
+        Ok(bed)
+    }
+
+    /// The same before the first start of fipd.
+    pub async fn prepare(settings: &str, namespaces: &[&str]) -> Result<Self> {
+        let (fipd, cluster) = SITE.alone(settings).await?;
+        Self::of(fipd, cluster, namespaces).await
+    }
+
+    async fn of(
+        fipd: TestFipd,
+        cluster: ClustersOfTest<PodCluster>,
+        namespaces: &[&str],
+    ) -> Result<Self> {
+        for name in namespaces {
+            cluster.0.apply(&namespace(name)).await?;
+        }
+        let objects = cluster.objects().await?;
+        Ok(Self {
+            fipd,
+            objects,
+            cluster,
+        })
+    }
+
+    pub async fn restart(&mut self) -> Result<()> {
+        let fipd = self.fipd.own()?;
+        fipd.restart().await?;
+        fipd.wait_ready(DEADLINE).await
+    }
+
+    /// The owner of each leased address that begins so.
+    pub async fn leases(&self, prefix: &str) -> Result<BTreeMap<String, String>> {
+        let listed = self
+            .fipd
+            .cli(["lease", "list", "-o", "json"])
+            .await?
+            .json()?;
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let leases = listed["leases"].as_array().into_iter().flatten();
+        let pairs = leases.map(|lease| (text(&lease["address"]), text(&lease["owner"])));
+        Ok(pairs
+            .filter(|(address, _)| address.starts_with(prefix))
+            .collect())
+    }
+}
