@@ -18,12 +18,12 @@ use crate::lenient::{self, is_default};
     schema = "disabled",
     doc = "A cluster that Rancher manages; its name is the cluster id."
 )]
-pub struct ClusterSpec {
+pub struct ManagedClusterSpec {
     /// The name people see.
     #[serde(skip_serializing_if = "is_default", deserialize_with = "lenient::any")]
     pub display_name: String,
 }
-lenient::absent_is_default!(ClusterSpec);
+lenient::absent_is_default!(ManagedClusterSpec);
 
 /// A project of a cluster; the object's name is the project id, its namespace the cluster id.
 #[derive(Clone, CustomResource, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]

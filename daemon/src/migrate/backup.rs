@@ -10,7 +10,7 @@ use super::{
     MigrateError,
     file::{saved, write},
     kinds::{FLAT_NETWORK_SUBNET, MACVLAN_SUBNET},
-    prompt::{self, Reply},
+    prompt::{self, PromptAnswer},
     report::ObjectOutcome,
     service,
     session::{Consent, MigrationSession},
@@ -113,7 +113,7 @@ async fn may_replace(consent: Consent, file: &Path) -> Result<(), MigrateError> 
     let shown = file.display();
     if consent == Consent::Ask && prompt::somebody_is_there() {
         let asked = prompt::ask(format!("{shown} exists already. Replace it?")).await;
-        if matches!(asked, Ok(Reply::Yes)) {
+        if matches!(asked, Ok(PromptAnswer::Yes)) {
             return Ok(());
         }
     }

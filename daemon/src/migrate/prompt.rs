@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 
 /// What was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reply {
+pub enum PromptAnswer {
     /// Go on.
     Yes,
     /// Not this one.
@@ -22,13 +22,13 @@ pub fn somebody_is_there() -> bool {
 ///
 /// # Errors
 /// The terminal cannot be read or written.
-pub async fn ask(question: String) -> io::Result<Reply> {
+pub async fn ask(question: String) -> io::Result<PromptAnswer> {
     let asked = tokio::task::spawn_blocking(move || {
         loop {
             write!(io::stderr(), "{question} [Y/n] ")?;
             let mut line = String::new();
             if io::stdin().read_line(&mut line)? == 0 {
-                return Ok(Reply::Ended);
+                return Ok(PromptAnswer::Ended);
             }
             if let Some(reply) = understood(&line) {
                 return Ok(reply);
@@ -38,10 +38,10 @@ pub async fn ask(question: String) -> io::Result<Reply> {
     asked.await.map_err(io::Error::other)?
 }
 
-fn understood(line: &str) -> Option<Reply> {
+fn understood(line: &str) -> Option<PromptAnswer> {
     match line.trim().to_ascii_lowercase().as_str() {
-        "" | "y" | "yes" => Some(Reply::Yes),
-        "n" | "no" => Some(Reply::No),
+        "" | "y" | "yes" => Some(PromptAnswer::Yes),
+        "n" | "no" => Some(PromptAnswer::No),
         _ => None,
     }
 }
@@ -53,10 +53,10 @@ mod tests {
     #[test]
     fn enter_is_yes_and_nonsense_is_asked_again() {
         for line in ["\n", " \r\n", "y\n", "YES\n"] {
-            assert_eq!(understood(line), Some(Reply::Yes), "{line:?}");
+            assert_eq!(understood(line), Some(PromptAnswer::Yes), "{line:?}");
         }
         for line in ["n\n", "No"] {
-            assert_eq!(understood(line), Some(Reply::No), "{line:?}");
+            assert_eq!(understood(line), Some(PromptAnswer::No), "{line:?}");
         }
         for line in ["maybe\n", "yn\n"] {
             assert_eq!(understood(line), None, "{line:?}");

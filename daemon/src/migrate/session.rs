@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{
     MigrateError,
-    prompt::{self, Reply},
+    prompt::{self, PromptAnswer},
     report::{MigratedObject, MigrationReport, ObjectOutcome},
 };
 use crate::controller::{
@@ -138,12 +138,12 @@ impl MigrationSession {
             }
             Consent::Given => {}
             Consent::Ask => match prompt::ask(question(planned)).await {
-                Ok(Reply::Yes) => {}
-                Ok(Reply::No) => {
+                Ok(PromptAnswer::Yes) => {}
+                Ok(PromptAnswer::No) => {
                     self.add(planned.clone(), ObjectOutcome::Skipped, "declined");
                     return Ok(false);
                 }
-                Ok(Reply::Ended) => {
+                Ok(PromptAnswer::Ended) => {
                     let why =
                         "standard input has ended; nothing more is changed. Run it again to go on";
                     return Err(MigrateError::Failed(why.to_owned()));
