@@ -19,6 +19,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use fipd_tests::flat_network::{IP, PodBed, SUBNET, SUBNETS};
+use fipd_tests::testbed::wait_until;
 use serde_json::{Value, json};
 
 const IP_ERROR: &str = "FlatNetworkIPError";

@@ -1,6 +1,6 @@
 //! Which alerts of packaging/monitoring/alerts.yaml fire by what fipd serves at /metrics, without waiting for their `for`.
 //!
-//! Of the language of expressions it knows `SERIES{LABEL="VALUE"} OPERATOR NUMBER`, and `increase(SERIES{...}[TIME])` in the
+//! Of the language of expressions it knows `SERIES{LABEL="VALUE"} OPERATOR NUMBER`, `LABEL=~"ONE|OTHER"`, and `increase(SERIES{...}[TIME])` in the
 //! place of the series, between two looks.
 
 use std::collections::BTreeMap;
@@ -68,9 +68,23 @@ fn samples<'a>(metrics: &'a str, selector: &'a str) -> impl Iterator<Item = (Str
             None => return None,
         };
         let mut matchers = wanted.split(',').filter(|one| !one.is_empty());
-        let fits = matchers.all(|one| labels.split(',').any(|label| label == one.trim()));
+        let fits = matchers.all(|one| {
+            let any = alternatives(one.trim());
+            labels
+                .split(',')
+                .any(|label| any.iter().any(|one| one == label))
+        });
         fits.then_some((sample.to_owned(), value.parse().ok()?))
     })
+}
+
+/// The labels that a matcher means.
+fn alternatives(matcher: &str) -> Vec<String> {
+    let Some((label, pattern)) = matcher.split_once("=~") else {
+        return vec![matcher.to_owned()];
+    };
+    let values = pattern.trim_matches('"').split('|');
+    values.map(|value| format!("{label}=\"{value}\"")).collect()
 }
 
 #[cfg(test)]
@@ -84,6 +98,9 @@ mod tests {
         let holding = |expression| holding(expression, before, now).unwrap();
         assert_eq!(holding("x_total{c=\"d\"} > 2"), ["x_total{c=\"d\"}"]);
         assert_eq!(holding("x_total{c=\"d\"} > 3"), [""; 0]);
+        let either = ["x_total{c=\"d\"}", "x_total{c=\"e\"}"];
+        assert_eq!(holding("x_total{c=~\"d|e\"} > 0"), either);
+        assert_eq!(holding("x_total{c=~\"f|g\"} > 0"), [""; 0]);
         assert_eq!(holding("x_total == 1"), ["x_total{c=\"e\"}"]);
         assert_eq!(holding("y == 0"), ["y"]);
         assert_eq!(

@@ -21,6 +21,12 @@ const CLUSTER_API: [u32; 30] = [
     27, 28, 29, 30,
 ];
 
+/// Those of rancher-flat-network's operator, webhook and migrator, by the numbers of g.1 of their contract; their tests are called
+/// `g1_N_...`. 18 and 19 are about its CNI plugin, on the nodes; 22 is a list of what it cannot do, and no defect.
+const FLAT_NETWORK: [u32; 21] = [
+    1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 20, 21, 23, 24,
+];
+
 /// Inputs that kube-fip-operator panics on; each has a test `panic_...` of this name.
 const PANICS: [&str; 3] = [
     "network_name_without_a_slash",
@@ -53,10 +59,11 @@ fn gather(folder: &Path, show: &mut impl FnMut(&str)) {
 #[test]
 fn every_defect_of_the_originals_has_a_test_of_its_number() {
     let (mut found, mut panics) = (BTreeSet::new(), BTreeSet::<&str>::new());
-    let mut cluster_api = BTreeSet::new();
+    let (mut cluster_api, mut flat_network) = (BTreeSet::new(), BTreeSet::new());
     let mut show = |source: &str| {
         found.extend(numbers(source, "fn defect_"));
         cluster_api.extend(numbers(source, "fn e_"));
+        flat_network.extend(numbers(source, "fn g1_"));
         let tested = |name: &&&str| source.contains(&format!("fn panic_{name}("));
         panics.extend(PANICS.iter().filter(tested));
     };
@@ -71,6 +78,11 @@ fn every_defect_of_the_originals_has_a_test_of_its_number() {
         .filter(|number| !cluster_api.contains(number));
     let missing: Vec<_> = missing.collect();
     assert!(missing.is_empty(), "no test is named after E-{missing:?}");
+    let missing = FLAT_NETWORK
+        .iter()
+        .filter(|number| !flat_network.contains(number));
+    let missing: Vec<_> = missing.collect();
+    assert!(missing.is_empty(), "no test is named after g1-{missing:?}");
     assert_eq!(panics.len(), PANICS.len(), "only of {panics:?}");
 }
 

@@ -98,7 +98,7 @@ impl FlatObjects {
         let gvk = match kind {
             "Pod" => GroupVersionKind::gvk("", "v1", kind),
             "Namespace" => GroupVersionKind::gvk("", "v1", kind),
-            "StatefulSet" => GroupVersionKind::gvk("apps", "v1", kind),
+            "Deployment" | "StatefulSet" => GroupVersionKind::gvk("apps", "v1", kind),
             _ => GroupVersionKind::gvk(GROUP, "v1", kind),
         };
         let resource = ApiResource::from_gvk(&gvk);
@@ -117,7 +117,7 @@ impl FlatObjects {
         let (api, name) = self.at(kind, path)?;
         let (version, kind) = match kind {
             "Pod" => ("v1".to_owned(), kind),
-            "StatefulSet" => ("apps/v1".to_owned(), kind),
+            "Deployment" | "StatefulSet" => ("apps/v1".to_owned(), kind),
             _ => (format!("{GROUP}/v1"), kind),
         };
         object["apiVersion"] = json!(version);
@@ -164,6 +164,13 @@ impl FlatObjects {
         found
             .map(|found| Ok(serde_json::to_value(found)?))
             .transpose()
+    }
+
+    /// The names of all objects of a namespace.
+    pub async fn names(&self, kind: &str, namespace: &str) -> Result<Vec<String>> {
+        let api = self.of(kind, namespace);
+        let all = api.list(&ListParams::default()).await?;
+        Ok(all.items.iter().map(ResourceExt::name_any).collect())
     }
 
     pub async fn merge(&self, kind: &str, path: &str, patch: Value) -> Result<()> {

@@ -60,6 +60,8 @@ pub enum ReconcileError {
     Call(#[from] CallError),
     #[error(transparent)]
     Ledger(#[from] IpamError),
+    #[error("the lease changed hands meanwhile")]
+    ChangedHands,
     /// A defect of fipd.
     #[error("internal: {0}")]
     Internal(String),
@@ -86,7 +88,7 @@ impl ReconcileError {
     pub fn next(&self, kind: &str, key: &Key) -> Next {
         let (namespace, name) = (&*key.namespace, &*key.name);
         match self {
-            Self::Call(CallError::Conflict(..) | CallError::NotFound(_)) => {
+            Self::Call(CallError::Conflict(..) | CallError::NotFound(_)) | Self::ChangedHands => {
                 tracing::debug!(kind, namespace, name, error = %self, "looking again");
                 Next::Retry
             }

@@ -272,6 +272,30 @@ impl<T: PartialEq + Debug> Objects<T> {
         }
     }
 
+    /// Shows in `other` what `part` takes of the object with this key; whether that is another than before. What both keep is
+    /// charged here alone, and nobody else writes there.
+    pub fn show_in<U: PartialEq>(
+        &self,
+        other: &Objects<U>,
+        key: &Key,
+        part: impl Fn(&T) -> Option<Arc<U>>,
+    ) -> bool {
+        let seen = match self.seen(key) {
+            Some(Observed::Parsed(object)) => part(&object).map(Observed::Parsed),
+            Some(Observed::Malformed(object)) => Some(Observed::Malformed(object)),
+            None => None,
+        };
+        let mut map = other.map.write();
+        if map.get(key) == seen.as_ref() {
+            return false;
+        }
+        match seen {
+            Some(seen) => drop(map.insert(key.clone(), seen)),
+            None => drop(map.remove(key)),
+        }
+        true
+    }
+
     #[cfg(test)]
     pub fn remove(&self, key: &Key) {
         let _ = self.put(key, None);
@@ -502,6 +526,27 @@ mod tests {
         assert_eq!(objects.get(&key), Some(Arc::new(2)));
         objects.update(&key, 3, later);
         assert_eq!(objects.get(&key), Some(Arc::new(3)));
+    }
+
+    #[test]
+    fn a_part_is_shown_elsewhere_and_goes_with_the_whole() {
+        let (whole, part) = (Objects::new(), Objects::new());
+        let key = Key::new("ns", "a");
+        let show = || {
+            whole.show_in(&part, &key, |one: &u8| {
+                (*one > 1).then(|| Arc::new(one / 2))
+            })
+        };
+        for (value, is_news, shown) in [
+            (Some(1), false, None),
+            (Some(4), true, Some(2)),
+            (Some(5), false, Some(2)),
+            (None, true, None),
+            (None, false, None),
+        ] {
+            whole.put(&key, value.and_then(good)).unwrap();
+            assert_eq!((show(), part.get(&key)), (is_news, shown.map(Arc::new)));
+        }
     }
 
     #[test]

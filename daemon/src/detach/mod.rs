@@ -189,7 +189,13 @@ async fn run(
     if actor.is_none() {
         let what = |step: &Step| (step.target.clone(), step.does.text());
         let mut known: BTreeSet<_> = report.steps.iter().map(|one| what(&one.step)).collect();
-        found.steps.retain(|step| known.insert(what(step)));
+        // Nothing is taken off what goes.
+        let gone = |known: &BTreeSet<_>, step: &Step| {
+            known.contains(&(step.target.clone(), Does::Delete.text()))
+        };
+        found
+            .steps
+            .retain(|step| !gone(&known, step) && known.insert(what(step)));
     }
     report.unseen.append(&mut found.unseen);
     for step in found.steps {

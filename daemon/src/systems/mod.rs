@@ -100,19 +100,18 @@ impl Runner {
         )
     }
 
-    /// How the series of each system's original are registered.
+    /// How the series of each system are registered: those of its original, where that has any, and fipd's own.
     pub fn originals(&self) -> Vec<Original> {
-        let with = self.systems.iter().cloned();
-        with.filter(|(system, _)| system.config().metrics)
-            .map(|(system, running)| {
-                let own = Arc::clone(&running);
-                Original {
-                    system: system.config().name,
-                    register: Box::new(move |registry| running.register_metrics(registry)),
-                    register_own: Box::new(move |registry| own.register_own_metrics(registry)),
-                }
-            })
-            .collect()
+        let all = self.systems.iter().cloned();
+        all.map(|(system, running)| {
+            let own = Arc::clone(&running);
+            Original {
+                system: system.config().name,
+                register: Box::new(move |registry| running.register_metrics(registry)),
+                register_own: Box::new(move |registry| own.register_own_metrics(registry)),
+            }
+        })
+        .collect()
     }
 }
 

@@ -115,7 +115,7 @@ fn groups(expression: &str) -> Vec<&str> {
     labels.map(str::trim).collect()
 }
 
-/// Whether a value is one that is asked for. Of regular expressions only `.` is known here.
+/// Whether a value is one that is asked for. Of regular expressions only `.` and `|` are known here.
 fn fits(wanted: &str, value: &str) -> bool {
     let plain = |text: &str| text.trim_matches('"').to_owned();
     match wanted.strip_prefix('~') {
@@ -123,7 +123,9 @@ fn fits(wanted: &str, value: &str) -> bool {
         Some(pattern) => {
             let pattern = plain(pattern);
             let same = |(one, c): (char, char)| one == '.' || one == c;
-            pattern.len() == value.len() && pattern.chars().zip(value.chars()).all(same)
+            pattern
+                .split('|')
+                .any(|one| one.len() == value.len() && one.chars().zip(value.chars()).all(same))
         }
     }
 }
@@ -140,6 +142,7 @@ fn what_an_expression_asks_of_labels_is_found() {
     assert_eq!(groups(asked), ["a", "b"]);
     assert!(fits("\"d\"", "d") && !fits("\"d\"", "e"));
     assert!(fits("~\"5..\"", "503") && !fits("~\"5..\"", "404"));
+    assert!(fits("~\"a|bc\"", "bc") && !fits("~\"a|bc\"", "a|bc"));
     let samples = "x_total{c=\"d\",e=\"503\"} 1\nx_total_e{e=\"1\"} 1\nx_total{ee=\"2\"} 1\n";
     assert_eq!(values(samples, "x_total", "e"), ["503"]);
     assert_eq!(values(samples, "x_total", "c"), ["d"]);
@@ -168,12 +171,14 @@ fn alerts_and_dashboard_use_only_series_that_are_served() {
 }
 
 /// Labels of series that are served only in times of trouble or after days of use.
-const RARE: [(&str, &[&str]); 9] = [
+const RARE: [(&str, &[&str]); 11] = [
     ("fipd_cluster_api_claims", &["phase", "reason"]),
     ("fipd_cluster_api_endpoint_differs", &["name", "namespace"]),
     ("fipd_cluster_api_leases_held", &["cluster"]),
     ("fipd_cluster_sightings", &["cluster", "state"]),
     ("fipd_cluster_trouble", &["cluster", "part"]),
+    ("fipd_flat_network_pods", &["phase"]),
+    ("fipd_flat_network_subnet_free_ratio", &["subnet"]),
     ("fipd_guest_releases", &["guest", "release", "state"]),
     ("fipd_kube_fip_floatingips_waiting", &["reason"]),
     ("fipd_pool_full_in_seconds", &["pool"]),
@@ -181,11 +186,12 @@ const RARE: [(&str, &[&str]); 9] = [
 ];
 
 /// Values of their labels that alerts ask for.
-const RARE_VALUES: [(&str, &str, &str); 5] = [
+const RARE_VALUES: [(&str, &str, &str); 6] = [
     ("fipd_cluster_api_claims", "phase", "waiting"),
     ("fipd_cluster_api_claims", "reason", "PoolExhausted"),
     ("fipd_cluster_trouble", "part", "runtime-hook"),
     ("fipd_cluster_sightings", "state", "reported"),
+    ("fipd_flat_network_pods", "phase", "Failed"),
     ("fipd_guest_releases", "state", "failed"),
 ];
 

@@ -2,10 +2,10 @@
 
 use super::*;
 
-/// As many pods as addresses, deleted and made again while deletes still drain, and fipd killed midway: none has another's, and
+/// Defects 3 and 6 of g.1. As many pods as addresses, deleted and made again while deletes still drain, and fipd killed midway: none has another's, and
 /// none is lost.
 #[tokio::test]
-async fn pods_that_fill_a_subnet_come_and_go_and_no_address_is_given_twice() {
+async fn g1_3_6_pods_that_fill_a_subnet_come_and_go_and_no_address_is_given_twice() {
     const PODS: usize = 40;
     let mut bed = PodBed::alone("", &["churn"]).await.unwrap();
     let rest = json!({ "vlan": 210, "ranges": [{ "from": "10.210.0.11", "to": "10.210.0.50" }] });
@@ -53,9 +53,9 @@ async fn pods_that_fill_a_subnet_come_and_go_and_no_address_is_given_twice() {
     assert!(bed.leases("10.210.").await.unwrap().is_empty());
 }
 
-/// A pod that goes while fipd is away gives its address back once fipd is here again.
+/// Defect 7 of g.1. A pod that goes while fipd is away gives its address back once fipd is here again.
 #[tokio::test]
-async fn a_pod_that_goes_while_fipd_is_away_loses_nothing_and_leaks_nothing() {
+async fn g1_7_a_pod_that_goes_while_fipd_is_away_loses_nothing_and_leaks_nothing() {
     let mut bed = PodBed::alone("", &["away"]).await.unwrap();
     bed.objects
         .subnet("away", "10.211.0.0/24", json!({ "vlan": 211 }))

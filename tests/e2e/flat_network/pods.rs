@@ -222,6 +222,37 @@ async fn g1_4_a_successor_has_an_address_of_its_own_and_frees_nobodys() {
     assert_eq!(leases.len(), 1, "{leases:?}");
 }
 
+/// Defect 5 of g.1: pods that wait for a subnet hold up none of another.
+#[tokio::test]
+async fn g1_5_a_subnet_that_many_wait_for_holds_up_no_other() {
+    let bed = PodBed::share(&["crowd"]).await.unwrap();
+    let one = json!({ "vlan": 208, "ranges": [{ "from": "10.208.0.5", "to": "10.208.0.5" }] });
+    bed.objects
+        .subnet("crowded", "10.208.0.0/24", one)
+        .await
+        .unwrap();
+    bed.objects
+        .subnet("roomy", "10.209.0.0/24", json!({ "vlan": 209 }))
+        .await
+        .unwrap();
+    for pod in 0..30 {
+        bed.objects
+            .pod(&format!("crowd/p-{pod}"), "crowded", "auto", json!({}))
+            .await
+            .unwrap();
+    }
+    bed.objects
+        .pod("crowd/other", "roomy", "auto", json!({}))
+        .await
+        .unwrap();
+    assert_eq!(
+        bed.objects.wait_address("crowd/other").await.unwrap(),
+        "10.209.0.1"
+    );
+    let leases = bed.leases("10.208.").await.unwrap();
+    assert!(leases.len() <= 1, "{leases:?}");
+}
+
 /// A pod that is told to go keeps its address until it is gone; one that has ended gives it back at once.
 #[tokio::test]
 async fn an_address_stays_while_its_pod_may_use_it() {
@@ -309,4 +340,97 @@ async fn g1_21_an_ordinal_keeps_its_address_for_its_successor() {
         .await
         .unwrap();
     bed.objects.wait_gone(IP, "ordinals/db-0").await.unwrap();
+}
+
+/// Defect g1-8: what a workload names is kept for its pods, before they are there and between two of them.
+#[tokio::test]
+async fn g1_8_addresses_that_a_workload_names_are_for_its_pods_alone() {
+    let bed = PodBed::share(&["reserved"]).await.unwrap();
+    let rest = json!({ "vlan": 206, "ranges": [{ "from": "10.206.0.5", "to": "10.206.0.7" }] });
+    bed.objects
+        .subnet("reserved", "10.206.0.0/24", rest)
+        .await
+        .unwrap();
+    let template = json!({
+        "metadata": { "labels": { "a": "b" }, "annotations": {
+            "flatnetwork.pandaria.io/ip": "10.206.0.5-10.206.0.6",
+            "flatnetwork.pandaria.io/subnet": "reserved",
+        } },
+        "spec": {
+            "containers": [{ "name": "c", "image": "none" }], "terminationGracePeriodSeconds": 0,
+        },
+    });
+    let spec =
+        json!({ "replicas": 0, "selector": { "matchLabels": { "a": "b" } }, "template": template });
+    let web = json!({ "spec": spec });
+    bed.objects
+        .make("Deployment", "reserved/web", web)
+        .await
+        .unwrap();
+    let kept = json!({ "Deployment/reserved/web": [{ "from": "10.206.0.5", "to": "10.206.0.6" }] });
+    let lists = |one: &Value| one["status"]["reservedIP"] == kept;
+    let seen = bed
+        .objects
+        .wait(SUBNET, &subnet("reserved"), "lists the reservation", lists)
+        .await
+        .unwrap();
+    let count = &seen["status"]["usedIPCount"];
+    assert!(count.is_null() || *count == 0, "{seen}");
+    for name in ["third", "fourth"] {
+        let path = format!("reserved/{name}");
+        bed.objects
+            .pod(&path, "reserved", "auto", json!({}))
+            .await
+            .unwrap();
+        match name {
+            "third" => assert_eq!(bed.objects.wait_address(&path).await.unwrap(), "10.206.0.7"),
+            _ => {
+                let failed = bed.objects.wait_phase(IP, &path, "Failed").await.unwrap();
+                assert_eq!(condition(&failed, "Ready")["reason"], "PoolExhausted");
+            }
+        }
+    }
+    let two = json!({ "spec": { "replicas": 2 } });
+    bed.objects
+        .merge("Deployment", "reserved/web", two)
+        .await
+        .unwrap();
+    let first = addresses_of_web(&bed).await;
+    assert_eq!(
+        first.keys().collect::<Vec<_>>(),
+        ["10.206.0.5", "10.206.0.6"]
+    );
+    // The next pod has it again, and nobody else meanwhile.
+    let gone = &first["10.206.0.5"];
+    bed.objects.delete("Pod", gone).await.unwrap();
+    bed.objects.wait_gone(IP, gone).await.unwrap();
+    let second = addresses_of_web(&bed).await;
+    assert_ne!(second["10.206.0.5"], *gone);
+    let ip = bed.objects.get(IP, "reserved/fourth").await.unwrap();
+    assert_eq!(ip.unwrap()["status"]["addr"], Value::Null);
+    bed.objects
+        .delete("Deployment", "reserved/web")
+        .await
+        .unwrap();
+}
+
+/// The two pods of Deployment `reserved/web` by their addresses, once both have one.
+async fn addresses_of_web(bed: &PodBed) -> BTreeMap<String, String> {
+    let found = wait_until("two pods of web have addresses", DEADLINE, || async {
+        let names = bed.objects.names(IP, "reserved").await;
+        let names = names.map_err(|error| format!("{error:#}"))?;
+        let mut found = BTreeMap::new();
+        for name in names.iter().filter(|name| name.starts_with("web-")) {
+            let path = format!("reserved/{name}");
+            let ip = bed.objects.get(IP, &path).await;
+            let ip = ip.map_err(|error| format!("{error:#}"))?;
+            let address = ip.and_then(|ip| Some(ip["status"]["addr"].as_str()?.to_owned()));
+            found.extend(address.map(|address| (address, path)));
+        }
+        match found.len() {
+            2 => Ok(found),
+            _ => Err(format!("{found:?}")),
+        }
+    });
+    found.await.unwrap()
 }

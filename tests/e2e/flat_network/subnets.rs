@@ -1,10 +1,13 @@
 //! Subnets: what they become, and what is refused.
 
+use fipd_tests::alerts::{alerts, holding};
+use fipd_tests::testbed::wait_until;
+
 use super::*;
 
-/// Rows 27 and 43, and a.3: a subnet is a pool, with its labels, its network address and its gateway in use.
+/// Rows 27 and 43, a.3, and defect 11 of g.1: a subnet is a pool, with its labels, its network address and its gateway in use.
 #[tokio::test]
-async fn a_subnet_becomes_a_pool_and_is_written_as_the_original_does() {
+async fn g1_11_a_subnet_becomes_a_pool_and_its_gateway_is_counted() {
     let bed = PodBed::share(&[]).await.unwrap();
     let rest = json!({ "vlan": 100, "gateway": "10.100.0.1" });
     bed.objects
@@ -305,4 +308,40 @@ async fn g1_20_a_subnet_in_use_keeps_what_it_is_and_stays() {
     bed.objects.delete("Pod", "in-use/a").await.unwrap();
     bed.objects.delete("Pod", "in-use/late").await.unwrap();
     bed.objects.wait_gone(SUBNET, &path).await.unwrap();
+}
+
+/// The alerts on flat networks fire by what fipd serves.
+#[tokio::test]
+async fn a_subnet_that_is_full_and_a_pod_that_waits_for_it_are_alerted() {
+    let bed = PodBed::share(&["alerts"]).await.unwrap();
+    bed.objects
+        .subnet("narrow", "10.109.0.0/30", json!({ "vlan": 109 }))
+        .await
+        .unwrap();
+    for path in ["alerts/a", "alerts/b"] {
+        bed.objects
+            .pod(path, "narrow", "auto", json!({}))
+            .await
+            .unwrap();
+        bed.objects.wait_address(path).await.unwrap();
+    }
+    bed.objects
+        .pod("alerts/late", "narrow", "auto", json!({}))
+        .await
+        .unwrap();
+    let all = alerts("FipdFlat").unwrap();
+    assert_eq!(all.len(), 2);
+    for (alert, says) in [
+        ("FipdFlatSubnetNearlyFull", "subnet=\"narrow\""),
+        ("FipdFlatPodsWaiting", "phase=\"Failed\""),
+    ] {
+        wait_until(&format!("{alert} fires"), DEADLINE, || async {
+            let now = bed.fipd.get("/metrics").await.unwrap().body;
+            let holds = holding(&all[alert], "", &now).unwrap();
+            let fires = holds.iter().any(|one| one.contains(says));
+            fires.then_some(()).ok_or(now)
+        })
+        .await
+        .unwrap();
+    }
 }

@@ -6,10 +6,10 @@ use kube::Api;
 
 use super::*;
 
-/// Addresses are adopted before the first new one; of two pods with one address one contends; what the chart leaves is named and
+/// Defects 1 and 2 of g.1. Addresses are adopted before the first new one; of two pods with one address one contends; what the chart leaves is named and
 /// goes only in the real run.
 #[tokio::test]
-async fn the_addresses_of_the_original_are_adopted_and_its_leftovers_go_when_asked() {
+async fn g1_1_2_the_addresses_of_the_original_are_adopted_and_its_leftovers_go_when_asked() {
     let mut bed = PodBed::prepare("", &["taken"]).await.unwrap();
     let spec =
         json!({ "flatMode": "macvlan", "master": "eth0", "vlan": 220, "cidr": "10.220.0.0/24" });
@@ -77,6 +77,10 @@ async fn the_addresses_of_the_original_are_adopted_and_its_leftovers_go_when_ask
     let leases = bed.leases("10.220.").await.unwrap();
     assert_eq!(leases.len(), 3, "{leases:?}");
     assert!(leases["10.220.0.1"].ends_with("taken/a"), "{leases:?}");
+    for name in ["a", "b", "twin"] {
+        let pod = bed.objects.get("Pod", &format!("taken/{name}")).await;
+        assert!(pod.unwrap().is_some(), "nobody deletes the pod {name}");
+    }
 
     let dry = ["adopt", "flat-network", "--cluster", "pods", "--dry-run"];
     let report = bed.fipd.cli(dry).await.unwrap().success().unwrap();

@@ -119,7 +119,7 @@ fn without_a_system_flags_are_refused_and_variables_ignored() {
     let refused = under(TWO, &flags(None, &[("kubeconfig", "/k")]), &[]).unwrap_err();
     assert_eq!(
         refused,
-        "--kubeconfig is a flag of an original program: allowed with --compat rancher-fip or ip-rule or kube-fip or cluster-api"
+        "--kubeconfig is a flag of an original program: allowed with --compat rancher-fip or ip-rule or kube-fip or cluster-api or flat-network"
     );
     let given = flags(Some("ip-rule"), &[("listen-address", ":8080")]);
     let refused = under(TWO, &given, &[]).unwrap_err();
@@ -193,7 +193,7 @@ fn a_system_is_named_by_flag_or_file_and_has_an_original() {
         assert_eq!(
             refused,
             format!(
-                "compat = {unknown:?}: allowed is a system with an original: \"rancher-fip\" or \"ip-rule\" or \"kube-fip\" or \"cluster-api\""
+                "compat = {unknown:?}: allowed is a system with an original: \"rancher-fip\" or \"ip-rule\" or \"kube-fip\" or \"cluster-api\" or \"flat-network\""
             )
         );
     }

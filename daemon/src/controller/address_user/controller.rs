@@ -1,6 +1,6 @@
 //! The flow from an object to its lease, its status and its end.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use fipd_core::{
     Holder, Lease, LeaseKey, LeaseState, Ledger, NetworkId, Pool, ReleaseScope, Request, Text,
@@ -190,12 +190,17 @@ impl<U: AddressHooks> AddressController<U> {
         let network = wish
             .as_ref()
             .map_or(NetworkId::DEFAULT, |wish| wish.pool.spec.network);
+        let takes = matches!(&plan, AddressPlan::Ask(ask) if matches!(**ask, Request::Handover(_)));
         let outcome = match plan {
             AddressPlan::Show(shown) => Ok(shown),
             AddressPlan::Charge(shown, request) => self.charge(shown, *request).await?,
             AddressPlan::Ask(request) => match self.ask(*request, &asker.holder, network).await? {
                 Ok(lease) if policy.probes && lease.state == LeaseState::Probing => {
                     U::probe(self, key, object, &lease).await?
+                }
+                // It was not in use so far, and is before anything shows it.
+                Ok(lease) if takes && lease.state == LeaseState::Reserved => {
+                    return Ok(Next::After(Duration::ZERO));
                 }
                 // Somebody was faster, and it would do with another.
                 Err(problem) if problem.reason == TAKEN && self.wishes_anew(key, object, &wish) => {
@@ -220,8 +225,12 @@ impl<U: AddressHooks> AddressController<U> {
         let site = &self.context.site;
         let wished = |ledger: &Ledger| self.user.wish(ledger, site, key, object);
         let now = site.ipam.read(wished);
-        let address = |wish: &Wished| wish.as_ref().ok().and_then(|wish| wish.address);
-        address(&now) != address(wish)
+        let asked = |wish: &Wished| {
+            let wish = wish.as_ref().ok();
+            let kept = wish.and_then(|wish| wish.kept.clone());
+            (wish.and_then(|wish| wish.address), kept)
+        };
+        asked(&now) != asked(wish)
     }
 
     /// Takes into the ledger what an object shows that is not served now: nobody else gets it meanwhile.

@@ -63,6 +63,5 @@ pub async fn ask_new(
     if let Some(lease) = lease.as_ref().filter(whole) {
         return Ok(Err(NotGranted::Whole(Arc::clone(lease))));
     }
-    let lost = || ReconcileError::internal("the lease changed hands meanwhile");
-    lease.map(Ok).ok_or_else(lost)
+    lease.map(Ok).ok_or(ReconcileError::ChangedHands)
 }

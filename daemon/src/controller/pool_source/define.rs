@@ -6,8 +6,8 @@ use serde::de::IgnoredAny;
 use serde_json::json;
 
 use super::{
-    Leaving, PoolController, PoolReport, PoolSource, PoolState, entries, not_ready, pool_facts,
-    state::VLAN_UNKNOWN,
+    Eligible, Leaving, OBSTRUCTED, PoolController, PoolReport, PoolSource, PoolState, entries,
+    not_ready, pool_facts, state::VLAN_UNKNOWN,
 };
 use crate::{
     config::PoolFacts,
@@ -31,7 +31,9 @@ impl<S: PoolSource> PoolController<S> {
     pub async fn define_all(&self) -> Reconciled<()> {
         self.links_read().await;
         for (key, object) in self.context.objects.all() {
-            if self.goes(&key, &object.meta()) {
+            // What is refused while fipd runs is no pool after a start either.
+            let refused = || matches!(self.eligible(&key, &object), Eligible::No(_));
+            if self.goes(&key, &object.meta()) || refused() {
                 continue;
             }
             match self.define(&key, &object).await {
@@ -75,6 +77,13 @@ impl<S: PoolSource> PoolController<S> {
             network_by_default: choice.is_default_for(existing.as_deref()),
             ..spec
         };
+        let obstacle = |ledger: &Ledger| {
+            let mirror = existing.as_deref();
+            self.source.obstacle(ledger, mirror, &spec, object)
+        };
+        if let Some(why) = self.context.read(obstacle) {
+            return Ok(Err(not_ready(OBSTRUCTED, kept(existing.as_deref(), &why))));
+        }
         if let Some(finalizer) = S::FINALIZER {
             let add = self
                 .context
@@ -90,6 +99,7 @@ impl<S: PoolSource> PoolController<S> {
                 Err(error) => return Err(error.into()),
             }
         }
+        self.source.accepted(object);
         // The one that has no finalizer yet is looked at again with it.
         if S::FINALIZER.is_none_or(|finalizer| meta.has_finalizer(finalizer)) {
             self.correct(key, object).await?;
@@ -200,11 +210,19 @@ impl<S: PoolSource> PoolController<S> {
 }
 
 fn rejected(existing: Option<&Pool>, rule: &str) -> ConditionUpdate {
+    let reason = match existing {
+        None => INVALID,
+        Some(_) => REFUSED,
+    };
+    not_ready(reason, kept(existing, rule))
+}
+
+/// The rule, and what becomes of the pool meanwhile.
+fn kept(existing: Option<&Pool>, rule: &str) -> String {
     match existing {
-        None => not_ready(INVALID, rule),
-        Some(_) => not_ready(
-            REFUSED,
-            format!("{rule}; the pool stays as it was accepted last until this is corrected"),
-        ),
+        None => rule.to_owned(),
+        Some(_) => {
+            format!("{rule}; the pool stays as it was accepted last until this is corrected")
+        }
     }
 }

@@ -17,7 +17,7 @@ pub mod pool_status;
 mod state;
 mod withdraw;
 
-use std::{fmt::Debug, sync::Arc};
+use std::{fmt::Debug, sync::Arc, time::Duration};
 
 use fipd_core::{Lease, Ledger, Pool, PoolSpec};
 use k8s_openapi::jiff;
@@ -44,6 +44,11 @@ use crate::{
 pub use links::{link_of, pool_facts};
 pub use state::{OUT_OF_RANGE, PoolReport, PoolState, READY, entries, leases_of, not_ready};
 pub use withdraw::close_all;
+
+/// Reason: another pool of the network is in the way.
+pub const OBSTRUCTED: &str = "Obstructed";
+/// How often it is looked whether it still is.
+const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
 /// What objects of one kind say of pools. Pure.
 pub trait PoolSource: Send + Sync + 'static {
@@ -86,10 +91,24 @@ pub trait PoolSource: Send + Sync + 'static {
         Eligible::Yes
     }
 
+    /// What else in the network keeps the object from defining this pool, or from changing its `mirror` to it.
+    fn obstacle(
+        &self,
+        _: &Ledger,
+        _mirror: Option<&Pool>,
+        _wanted: &PoolSpec,
+        _: &Self::View,
+    ) -> Option<String> {
+        None
+    }
+
     /// The link that the pool is for, where the object says it itself.
     fn own_link(&self, _: &Self::View) -> Option<PoolLink> {
         None
     }
+
+    /// The pool is now as the object describes it.
+    fn accepted(&self, _: &Self::View) {}
 
     /// What is to be written of labels and specification of an object whose pool is as it describes it, as a merge patch.
     fn correction(&self, _: &Self::View) -> Option<Value> {
@@ -212,7 +231,13 @@ impl<S: PoolSource> Controller for PoolController<S> {
             Eligible::Yes if self.awaits_link(key, object) => return Ok(Next::Done),
             Eligible::Yes => self.define(key, object).await?,
         };
-        self.show(key, object, verdict).await
+        let is_obstructed = matches!(&verdict, Err(says) if says.reason == OBSTRUCTED);
+        let next = self.show(key, object, verdict).await?;
+        // Nobody tells when what is in the way goes.
+        match is_obstructed && next == Next::Done {
+            true => Ok(Next::After(LOOK_AGAIN)),
+            false => Ok(next),
+        }
     }
 
     async fn release(&self, key: &Key, meta: &Meta, object: Option<Arc<S::View>>) -> Reconciled {

@@ -1,6 +1,6 @@
 //! The NetworkAttachmentDefinition by which Multus calls the CNI plugin, in each namespace.
 //!
-//! The kind is that of Multus. Where it is not there, nothing is done until it is.
+//! The kind is that of Multus. Where it is not there, nothing is done until it is, and the cluster says so.
 
 mod plan;
 
@@ -34,6 +34,8 @@ use crate::controller::{
 
 /// How often it is looked whether the kind is there.
 const CHECK: Duration = Duration::from_secs(30);
+/// The trouble of a cluster that has not the kind.
+const PART: &str = "network-attachments";
 /// Reason of the Event of a definition that is not fipd's and has its name.
 const FOREIGN: &str = "FlatNetworkAttachmentForeign";
 
@@ -236,10 +238,13 @@ impl AttachmentController {
         if self.served.send_replace(Some(served)) == Some(served) {
             return;
         }
+        let site = &self.context.site;
+        let missing = "the cluster has no kind NetworkAttachmentDefinition, so no pod gets an interface on a flat network: install Multus";
         if !served {
-            let cluster = &self.context.site.name;
-            tracing::warn!(%cluster, "there are no NetworkAttachmentDefinitions: install Multus");
+            tracing::warn!(cluster = %site.name, "{missing}");
         }
+        site.session
+            .troubled(PART, (!served).then(|| missing.into()));
         self.context.queue_all();
     }
 

@@ -6,7 +6,7 @@ use fipd_core::ClusterId;
 
 use super::{
     admission::FlatFacts,
-    names::{ACTIVE, WORKLOAD_SELECTOR},
+    names::ACTIVE,
     pod::PodController,
     subnet::{SubnetView, link_of},
 };
@@ -70,22 +70,15 @@ impl FlatFacts for ClusterFacts {
     }
 
     fn mac_user(&self, subnet: &str, mac: &MacAddress) -> Option<Key> {
-        let text = mac.to_string();
-        let all = self.0.ips.context.objects.all().into_iter();
-        let mut has = all.filter(|(_, ip)| ip.spec.subnet == subnet && ip.status.mac == text);
-        has.next().map(|(key, _)| key)
+        self.0.mac_user(subnet, &mac.to_string())
     }
 
     fn workload_of(&self, pod: &Key) -> Option<WorkloadRef> {
         let found = self.0.context.objects.get(pod)?.workload.clone()?;
         // A Job of a CronJob: its address says so.
-        let ip = self.0.ips.context.objects.get(pod)?;
-        let says = ip.labels.get(WORKLOAD_SELECTOR);
-        let cron = says.and_then(|text| text.strip_prefix(&format!("cronjob-{}-", pod.namespace)));
-        match cron.filter(|_| found.kind == JOB.kind) {
-            Some(cron) => Some(WorkloadRef::new("CronJob", &pod.namespace, cron)),
-            None => Some(found),
-        }
+        let ip = self.0.ips.context.objects.get(pod);
+        let says = ip.and_then(|ip| ip.workload.clone());
+        Some(says.filter(|_| found.kind == JOB.kind).unwrap_or(found))
     }
 
     fn has_pod(&self, pod: &Key) -> bool {

@@ -247,7 +247,7 @@ mod tests {
 
     /// Defect g1-12: the value names the attachment that there is.
     #[test]
-    fn a_backend_gets_the_name_of_the_attachment() {
+    fn g1_12_a_backend_gets_the_name_of_the_attachment() {
         let set = written(json!({ NETWORKS: "rancher-flat-network", NETWORKS_SET_BY: "ingress" }));
         assert_eq!(plan("web", &service(json!({})), true), set);
         let former = service(json!({ NETWORKS: "rancher-flat-network-cni" }));

@@ -11,6 +11,7 @@
 mod admission;
 mod adopt;
 pub mod attachment;
+mod compat;
 pub mod endpoints;
 mod facts;
 pub mod ingress;
@@ -23,6 +24,7 @@ mod operations;
 pub mod pod;
 pub mod service;
 pub mod settings;
+mod shared_pods;
 mod sites;
 pub mod subnet;
 pub mod workload;
@@ -70,7 +72,7 @@ use pod::{NamespaceView, PodController, observe::PodView};
 use service::watches::ServiceWatches;
 use settings::FlatNetworkSettings;
 use sites::FlatSites;
-use subnet::{SubnetSource, SubnetView, Subnets};
+use subnet::{AcceptedLinks, SubnetSource, SubnetView, Subnets};
 use workload::FlatModes;
 
 /// The system.
@@ -179,6 +181,7 @@ async fn serve(site: Arc<Site>, system: RunningFlatNetwork) {
         settings: settings.clone(),
         subnets: Arc::clone(&subnets.objects),
         ips: Arc::clone(&ips.context.objects),
+        links: AcceptedLinks::default(),
     };
     let subnets = Subnets::new(subnets, source);
     let pods = context::<PodView>(POD, &site, &events);
@@ -188,7 +191,8 @@ async fn serve(site: Arc<Site>, system: RunningFlatNetwork) {
     count(&site, "FlatNetworkSubnets", &subnets.context().objects);
     count(&site, "FlatNetworkIPs", &ips.context.objects);
     count(&site, "pods on flat networks", &pods.context.objects);
-    watch(&site, (&subnets, &ips, &pods), &mut tasks);
+    let services = Arc::<ServiceWatches>::default();
+    watch(&site, (&subnets, &ips, &pods), &services, &mut tasks);
     let (webhook, own) = (&settings.webhook, &system.means.endpoint);
     webhook::keep(&admission::ASKS, webhook, own, &site, &events, &mut tasks);
     let known = async {
@@ -213,40 +217,42 @@ async fn serve(site: Arc<Site>, system: RunningFlatNetwork) {
     subnets.context().queue_all();
     follow_pools(&subnets, &mut tasks);
     reconcile::follow_and_work(&ips, &mut tasks);
-    // Before it begins, namespaces are known: the project of a namespace is a label of its addresses.
-    let (namespaces, worker) = (Arc::clone(&pods.namespaces), Arc::clone(&pods));
-    if cancel
-        .run_until_cancelled(namespaces.completed())
-        .await
-        .is_none()
-    {
+    if !begin_pods(&pods, &mut tasks).await {
         return;
     }
-    pods.context.queue_all();
-    ips.context
-        .objects
-        .keys()
-        .into_iter()
-        .for_each(|key| pods.context.queue.add(key));
-    reconcile::work(&worker, &mut tasks);
-    follow_up(&site, &events, &pods, &mut tasks);
+    follow_up(&site, &events, (&pods, &services), &mut tasks);
     let facts = Arc::new(ClusterFacts(Arc::clone(&pods)));
     system.judged.add(&site.name, facts);
     adoption::keep(&site.session, &site.system, &inventory).await;
     finish(tasks).await;
 }
 
-/// What follows from the addresses of pods: Services, Ingresses, attachments and labels of workloads.
+/// Begins with pods once namespaces are known: the project of a namespace is a label of its addresses. `false`: the session is
+/// over.
+async fn begin_pods(pods: &Arc<PodController>, tasks: &mut JoinSet<()>) -> bool {
+    let cancel = pods.context.site.cancel();
+    let known = pods.namespaces.completed();
+    if cancel.run_until_cancelled(known).await.is_none() {
+        return false;
+    }
+    pods.context.queue_all();
+    let addressed = pods.ips.context.objects.keys().into_iter();
+    addressed.for_each(|key| pods.context.queue.add(key));
+    reconcile::work(pods, tasks);
+    true
+}
+
+/// What follows from the addresses of pods: Services, Ingresses, attachments, and labels and reservations of workloads.
 fn follow_up(
     site: &Arc<Site>,
     events: &Arc<Events>,
-    pods: &Arc<PodController>,
+    (pods, services): (&Arc<PodController>, &Arc<ServiceWatches>),
     tasks: &mut JoinSet<()>,
 ) {
-    let watches = ServiceWatches::start(site, tasks);
-    service::start(site, events, &watches, tasks);
-    endpoints::start(site, events, &watches, tasks);
-    ingress::start(site, events, &watches, tasks);
+    services.follow(site, tasks);
+    service::start(site, events, services, tasks);
+    endpoints::start(site, events, services, tasks);
+    ingress::start(site, events, services, tasks);
     let config = site.settings::<FlatNetworkSettings>().attachment();
     attachment::start(site, events, &config, tasks);
     let (subnets, namespace) = (Arc::clone(&pods.subnets), pods.settings.namespace.clone());
@@ -254,7 +260,9 @@ fn follow_up(
         let subnet = subnets.get(&Key::new(&namespace, name))?;
         Some(subnet.spec.flat_mode.clone())
     });
-    let workloads = workload::start(site, events, &modes, tasks);
+    let known = (&modes, &pods.ips.context.objects);
+    let workloads = workload::start(site, events, known, tasks);
+    pods.ips.user.tell_workloads(workloads.clone());
     pods.tell_workloads(workloads);
 }
 
@@ -262,6 +270,7 @@ fn follow_up(
 fn watch(
     site: &Arc<Site>,
     (subnets, ips, pods): (&Arc<Subnets>, &Arc<FlatIpController>, &Arc<PodController>),
+    services: &Arc<ServiceWatches>,
     tasks: &mut JoinSet<()>,
 ) {
     let (queue, all) = (Arc::clone(&subnets.context().queue), Arc::clone(pods));
@@ -296,10 +305,11 @@ fn watch(
     });
     // The address of a pod that is gone is free.
     let (queue, all) = (Arc::clone(&pods.context.queue), ip::queue(ips));
-    pods.context.follow(tasks, PodView::of, move |key| {
+    let changed = move |key: &Key| {
         queue.add(key.clone());
         all(key);
-    });
+    };
+    shared_pods::follow(site, (&pods.context.objects, services), changed, tasks);
     let view = |namespace: Namespace| {
         let labels = namespace.metadata.labels.as_ref();
         Some(NamespaceView {

@@ -18,5 +18,7 @@ pub const FAILED: &str = "Failed";
 
 /// Annotation on an address: the MAC of those that its pod names. fipd's own.
 pub const CHOSEN_MAC: &str = "fipd.io/mac";
+/// Annotation on an address: `Kind/name` of the workload that its pod is of. fipd's own.
+pub const WORKLOAD: &str = "fipd.io/workload";
 /// Annotation on an address: since when it waits for the next pod of its name. fipd's own.
 pub const KEPT_SINCE: &str = "fipd.io/kept-since";

@@ -22,7 +22,7 @@ pub static CONFIG: SystemConfig = SystemConfig {
     cluster: SettingsTable::of::<FlatNetworkSettings>(),
     discovery: SettingsTable::of::<FlatNetworkSettings>(),
     alike: &[],
-    compat: &[],
+    compat: super::compat::FLAGS,
     operations: Some(&super::operations::OPERATIONS),
 };
 

@@ -1,10 +1,18 @@
-//! Labels of workloads whose pods are on a flat network.
+//! Workloads whose pods are on a flat network: their labels, and the addresses that are kept for their pods.
 //!
 //! Labels are applied under a field manager of their own, so that nothing else of a workload is touched. They are taken off by a
 //! merge patch: the original's are its own in the eyes of the API server, and no apply of fipd's would remove them.
 
-use std::{collections::BTreeMap, fmt::Debug, sync::Arc};
+pub mod reservation;
+mod reserve;
 
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Debug,
+    sync::Arc,
+};
+
+use fipd_core::{Ledger, PoolId};
 use fipd_crds::flat_network::names::{FLAT_MODE, IP_TYPE, SUBNET};
 use k8s_openapi::{
     api::{
@@ -15,13 +23,16 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use kube::Resource;
+use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
+use super::ip::FlatIpView;
 use crate::controller::{
     Reconciled,
     client::{Patch, Remote},
+    confirm_absence::AbsenceCheck,
     context::Context,
     events::Events,
     kind::{DAEMON_SET, DEPLOYMENT, JOB, Kind},
@@ -30,11 +41,15 @@ use crate::controller::{
     reconcile::{self, Controller},
     site::Site,
     store::{Key, Objects},
+    waiters::LedgerEvent,
 };
 use crate::validation::flat_network::{annotations::PodAddresses, labels};
 
 const STATEFUL_SET: Kind = Kind::namespaced("apis/apps/v1", "statefulsets", "StatefulSet");
 const CRON_JOB: Kind = Kind::namespaced("apis/batch/v1", "cronjobs", "CronJob");
+
+/// The kinds of workloads.
+const KINDS: [Kind; 5] = [DEPLOYMENT, DAEMON_SET, STATEFUL_SET, CRON_JOB, JOB];
 
 /// The field manager of the labels.
 const MANAGER: &str = "fipd-flat-workloads";
@@ -52,71 +67,144 @@ pub struct WorkloadView {
     pub labels: BTreeMap<&'static str, String>,
     /// What its pods ask for; `None`: they are on no flat network.
     pub ask: Option<PodAddresses>,
+    /// A Job that is over, or that something else made, for which the addresses are kept.
+    pub keeps_nothing: bool,
 }
 
 /// The workloads of one kind.
 pub struct WorkloadController {
     context: Context<WorkloadView>,
     modes: FlatModes,
+    ips: Arc<Objects<FlatIpView>>,
+    /// Those for which something is kept and that were found missing.
+    missing: AbsenceCheck<Key>,
+    /// Those that name addresses, by the pool.
+    naming: Mutex<BTreeMap<PoolId, BTreeSet<Key>>>,
+    /// What matters of one that was just read.
+    read: WorkloadReader,
 }
 
-/// The workloads of all kinds.
+type WorkloadReader = fn(Value) -> serde_json::Result<Option<WorkloadView>>;
+
+/// The workloads of all kinds. Cheap to share.
+#[derive(Clone)]
 pub struct Workloads([Arc<WorkloadController>; 5]);
 
-/// Keeps labels until the session ends. The subnets must be known by then.
+/// A kind of workloads.
+trait FlatWorkload:
+    Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static
+{
+    fn parts(self) -> WorkloadParts;
+}
+
+/// What matters of a workload of any kind.
+struct WorkloadParts {
+    meta: ObjectMeta,
+    template: Option<PodTemplateSpec>,
+    /// See [`WorkloadView`].
+    keeps_nothing: bool,
+}
+
+/// Keeps labels and addresses until the session ends. The subnets and the addresses of pods must be known by then.
 pub fn start(
     site: &Arc<Site>,
     events: &Arc<Events>,
-    modes: &FlatModes,
+    (modes, ips): (&FlatModes, &Arc<Objects<FlatIpView>>),
     tasks: &mut JoinSet<()>,
 ) -> Workloads {
-    let of = |kind: Kind| {
+    let kinds: [(Kind, WorkloadReader); 5] = [
+        (DEPLOYMENT, read::<Deployment>),
+        (DAEMON_SET, read::<DaemonSet>),
+        (STATEFUL_SET, read::<StatefulSet>),
+        (CRON_JOB, read::<CronJob>),
+        (JOB, read::<Job>),
+    ];
+    let of = |(kind, read): (Kind, WorkloadReader)| {
         let remote = Remote::new(site.session.client.clone()).with_manager(MANAGER);
         let (site, events) = (Arc::clone(site), Arc::clone(events));
         Arc::new(WorkloadController {
             context: Context::new(kind, site, remote, events, Objects::new()),
             modes: Arc::clone(modes),
+            ips: Arc::clone(ips),
+            missing: AbsenceCheck::default(),
+            naming: Mutex::default(),
+            read,
         })
     };
-    let kinds = [DEPLOYMENT, DAEMON_SET, STATEFUL_SET, CRON_JOB, JOB];
     let all = kinds.map(of);
     let [deployments, daemon_sets, stateful_sets, cron_jobs, jobs] = &all;
-    follow(deployments, tasks, |one: Deployment| {
-        (one.metadata, Some(one.spec.template))
-    });
-    follow(daemon_sets, tasks, |one: DaemonSet| {
-        (one.metadata, Some(one.spec.template))
-    });
-    follow(stateful_sets, tasks, |one: StatefulSet| {
-        (one.metadata, Some(one.spec.template))
-    });
-    // Its pods have the template of its Jobs (g1-13).
-    follow(cron_jobs, tasks, |one: CronJob| {
-        let jobs = one.spec.job_template.spec;
-        (one.metadata, jobs.map(|spec| spec.template))
-    });
-    follow(jobs, tasks, |one: Job| {
-        (one.metadata, one.spec.map(|spec| spec.template))
-    });
-    all.iter().for_each(|one| reconcile::work(one, tasks));
-    Workloads(all)
+    reconcile::watch(deployments, view_of::<Deployment>, tasks);
+    reconcile::watch(daemon_sets, view_of::<DaemonSet>, tasks);
+    reconcile::watch(stateful_sets, view_of::<StatefulSet>, tasks);
+    reconcile::watch(cron_jobs, view_of::<CronJob>, tasks);
+    reconcile::watch(jobs, view_of::<Job>, tasks);
+    let workloads = Workloads(all);
+    workloads.queue_held();
+    for one in &workloads.0 {
+        reconcile::follow_and_work(one, tasks);
+    }
+    workloads
 }
 
-/// Follows the workloads of a kind; `parts` are metadata and template of one.
-fn follow<K>(
-    controller: &Arc<WorkloadController>,
-    tasks: &mut JoinSet<()>,
-    parts: fn(K) -> (ObjectMeta, Option<PodTemplateSpec>),
-) where
-    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
-{
-    let context = &controller.context;
-    let queue = Arc::clone(&context.queue);
-    let view = move |one: K| {
-        let (meta, template) = parts(one);
-        view(meta, template)
-    };
-    context.follow(tasks, view, move |key| queue.add(key.clone()));
+fn view_of<K: FlatWorkload>(one: K) -> Option<WorkloadView> {
+    view(one.parts())
+}
+
+fn read<K: FlatWorkload>(object: Value) -> serde_json::Result<Option<WorkloadView>> {
+    serde_json::from_value(object).map(view_of::<K>)
+}
+
+impl FlatWorkload for Deployment {
+    fn parts(self) -> WorkloadParts {
+        WorkloadParts::lasting(self.metadata, self.spec.template)
+    }
+}
+
+impl FlatWorkload for DaemonSet {
+    fn parts(self) -> WorkloadParts {
+        WorkloadParts::lasting(self.metadata, self.spec.template)
+    }
+}
+
+impl FlatWorkload for StatefulSet {
+    fn parts(self) -> WorkloadParts {
+        WorkloadParts::lasting(self.metadata, self.spec.template)
+    }
+}
+
+impl FlatWorkload for CronJob {
+    /// Its pods have the template of its Jobs (g1-13).
+    fn parts(self) -> WorkloadParts {
+        let jobs = self.spec.job_template.spec;
+        WorkloadParts::lasting(self.metadata, jobs.map(|spec| spec.template))
+    }
+}
+
+impl FlatWorkload for Job {
+    fn parts(self) -> WorkloadParts {
+        let conditions = self.status.and_then(|status| status.conditions);
+        let mut conditions = conditions.into_iter().flatten();
+        let is_over = conditions
+            .any(|one| matches!(&*one.type_, "Complete" | "Failed") && one.status == "True");
+        let mut owners = self.metadata.owner_references.iter().flatten();
+        let is_made = owners.any(|owner| owner.controller == Some(true));
+        let template = self.spec.map(|spec| spec.template);
+        WorkloadParts {
+            keeps_nothing: is_over || is_made,
+            ..WorkloadParts::lasting(self.metadata, template)
+        }
+    }
+}
+
+impl WorkloadParts {
+    /// Of one that makes pods for as long as it is there.
+    fn lasting(meta: ObjectMeta, template: impl Into<Option<PodTemplateSpec>>) -> Self {
+        Self {
+            meta,
+            template: template.into(),
+            keeps_nothing: false,
+        }
+    }
 }
 
 impl Workloads {
@@ -147,10 +235,16 @@ impl Controller for WorkloadController {
         &self.context
     }
 
+    fn affected(&self, ledger: &Ledger, event: &LedgerEvent<'_>) {
+        self.queue_affected(ledger, event);
+    }
+
     async fn reconcile(&self, key: &Key, workload: Option<Arc<WorkloadView>>) -> Reconciled {
         let Some(workload) = workload else {
-            return Ok(Next::Done);
+            return self.release_absent(key).await;
         };
+        self.missing.forget(key);
+        let next = self.reserve(key, Some(&workload)).await?;
         let ask = workload.ask.as_ref();
         let mode = ask.and_then(|ask| (self.modes)(&ask.subnet));
         let write = plan(self.context.kind, key, &workload, mode);
@@ -158,11 +252,20 @@ impl Controller for WorkloadController {
             let target = self.context.kind.target(key);
             self.context.remote.patch(&target, patch, &body).await?;
         }
-        Ok(Next::Done)
+        Ok(next)
     }
 
-    async fn release(&self, _: &Key, _: &Meta, _: Option<Arc<WorkloadView>>) -> Reconciled {
-        Ok(Next::Done)
+    /// Its pods keep what they have; nothing is kept for others.
+    async fn release(
+        &self,
+        key: &Key,
+        _: &Meta,
+        workload: Option<Arc<WorkloadView>>,
+    ) -> Reconciled {
+        match workload {
+            Some(workload) => self.reserve(key, Some(&workload)).await,
+            None => Ok(Next::Done),
+        }
     }
 }
 
@@ -172,9 +275,19 @@ impl View for WorkloadView {
     }
 }
 
+impl WorkloadView {
+    /// What is kept for its pods; `None`: nothing.
+    pub fn named(&self) -> Option<&PodAddresses> {
+        let keeps = !self.keeps_nothing && !self.meta.is_terminating();
+        let ask = self.ask.as_ref().filter(|ask| ask.is_specific());
+        ask.filter(|_| keeps)
+    }
+}
+
 /// Nothing of a workload that has neither pods on a flat network nor the labels of one. Its version is left out, which would be
 /// another with every change of its status.
-fn view(mut meta: ObjectMeta, template: Option<PodTemplateSpec>) -> Option<WorkloadView> {
+fn view(parts: WorkloadParts) -> Option<WorkloadView> {
+    let (mut meta, template) = (parts.meta, parts.template);
     let template = template.and_then(|template| template.metadata);
     let annotations = template.and_then(|meta| meta.annotations);
     let ask = annotations.and_then(|annotations| asked(&annotations));
@@ -186,6 +299,7 @@ fn view(mut meta: ObjectMeta, template: Option<PodTemplateSpec>) -> Option<Workl
     (ask.is_some() || !labels.is_empty()).then(|| WorkloadView {
         labels,
         ask,
+        keeps_nothing: parts.keeps_nothing,
         meta: Meta {
             version: String::new(),
             ..Meta::of(&meta)

@@ -157,7 +157,9 @@ impl WorkloadWrite {
             };
             if !is_own(owner) {
                 let by = holder_text(owner, facts);
-                match lease.state == LeaseState::Reserved {
+                // What a pod gave back to its workload is reserved as well.
+                let kept = is_here(owner, facts) && *owner.kind != *KIND_IP;
+                match kept || lease.state == LeaseState::Reserved {
                     true => taken.reserved.insert(*address, by),
                     false => taken.used.insert(*address, by),
                 };

@@ -1,4 +1,7 @@
+use fipd_core::System;
+
 use super::*;
+use crate::{clock, clusters::testing, controller::client::testing::serving, ipam::Ipam};
 
 fn config() -> Value {
     let config = AttachmentConfig {
@@ -90,4 +93,26 @@ fn one_of_somebody_else_is_left_alone() {
             "{ours:?}"
         );
     }
+}
+
+#[tokio::test]
+async fn a_cluster_without_the_kind_says_so_until_it_is_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let (ipam, _writer) = Ipam::start(dir.path(), Arc::new(clock::now)).unwrap();
+    let (remote, _) = serving(|_| (404, json!("none")));
+    let session = testing::session(remote.client(), &ipam).await;
+    let site = Arc::new(Site::new(session.clone(), System::flat_network()));
+    let quiet = || std::future::ready(());
+    let events = Events::start(session.recorder.clone(), site.cancel(), quiet);
+    let controller = AttachmentController {
+        context: Context::new(NAMESPACE, site, remote, Arc::new(events), Objects::new()),
+        attachments: Objects::new(),
+        config: config(),
+        served: watch::Sender::new(None),
+    };
+    controller.note_served(false);
+    let troubles = testing::troubles(&session);
+    assert!(troubles[PART].contains("install Multus"), "{troubles:?}");
+    controller.note_served(true);
+    assert!(testing::troubles(&session).is_empty());
 }

@@ -6,7 +6,10 @@ use std::{
 };
 
 use fipd_core::Text;
-use fipd_crds::flat_network::names::{COMPANION_SUFFIX, SLICE_MANAGER};
+use fipd_crds::{
+    flat_network::names::{COMPANION_SUFFIX, SLICE_MANAGER},
+    labels::{FIELD_MANAGER, MANAGED_BY},
+};
 use k8s_openapi::{
     api::{
         core::v1::{EndpointSubset, Endpoints},
@@ -114,6 +117,10 @@ fn addresses(subset: &EndpointSubset) -> Vec<(IpAddr, bool, Vec<ResolvedPort>)> 
 /// The labels of what fipd keeps of a Service.
 pub fn labels(service: &str, is_headless: bool) -> BTreeMap<&'static str, &str> {
     let headless = is_headless.then_some((HEADLESS, ""));
-    let own = [(SERVICE_NAME, service), (SLICE_KEEPER, SLICE_MANAGER)];
+    let own = [
+        (SERVICE_NAME, service),
+        (SLICE_KEEPER, SLICE_MANAGER),
+        (MANAGED_BY, FIELD_MANAGER),
+    ];
     own.into_iter().chain(headless).collect()
 }

@@ -216,7 +216,7 @@ mod tests {
 
     /// Defect g1-16.
     #[test]
-    fn pods_that_are_not_ready_are_published_as_such() {
+    fn g1_16_pods_that_are_not_ready_are_published_as_such() {
         let (key, service) = (
             Key::new("shop", "web"),
             service(json!({ "ports": ports() })),
@@ -238,7 +238,7 @@ mod tests {
 
     /// Defect g1-16: no port, no report of Multus, no name of a port.
     #[test]
-    fn nothing_is_needed_of_a_pod_or_service() {
+    fn g1_16_nothing_is_needed_of_a_pod_or_service() {
         let (key, bare) = (Key::new("shop", "web"), service(json!({})));
         let (name, fresh) = pod("web-0", &[], 80, true);
         assert!(subject(&key, &bare).resolve(&[(name, fresh)]).is_empty());

@@ -8,11 +8,11 @@ pub mod wish;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
-use fipd_core::{Ledger, PoolId, Tenant};
+use fipd_core::{Holder, LeaseKey, Ledger, PoolId, Tenant};
 use fipd_crds::flat_network::{FlatNetworkIP, FlatNetworkIPSpec, FlatNetworkIPStatus};
 use k8s_openapi::{
     api::core::v1::Pod,
@@ -22,9 +22,10 @@ use k8s_openapi::{
 use parking_lot::Mutex;
 
 use super::{
-    names::{CHOSEN_MAC, FLAT_IP, IP_REMOVE, KEEP_SECONDS, KEPT_SINCE},
+    names::{CHOSEN_MAC, FLAT_IP, IP_REMOVE, KEEP_SECONDS, KEPT_SINCE, WORKLOAD},
     pod::{alive, observe::used},
     settings::FlatNetworkSettings,
+    workload::Workloads,
 };
 use crate::controller::{
     Reconciled,
@@ -41,11 +42,16 @@ use crate::controller::{
     store::Key,
     waiters::LedgerEvent,
 };
+use crate::validation::flat_network::workload::WorkloadRef;
 
 pub use status::to_the_second;
 
 /// Between two looks at a pod that is not gone yet.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
+/// The same at workloads that are not known yet.
+const SOON: Duration = Duration::from_secs(1);
+/// What the audit log says.
+const RETURNED: &str = "its pod is gone, and its workload names it";
 
 /// A FlatNetworkIP, as far as it matters.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,6 +63,8 @@ pub struct FlatIpView {
     pub owners: Vec<OwnerReference>,
     /// The MAC of those that its pod names.
     pub mac: Option<String>,
+    /// What its pod is of.
+    pub workload: Option<WorkloadRef>,
     /// How many seconds the next pod of its name is waited for.
     pub keeps: Option<u32>,
     /// Since when it waits for that.
@@ -79,6 +87,11 @@ impl FlatIpView {
             mac: annotation(CHOSEN_MAC)
                 .cloned()
                 .filter(|mac| !mac.is_empty()),
+            workload: annotation(WORKLOAD).and_then(|text| {
+                let (kind, name) = text.split_once('/')?;
+                let namespace = meta.namespace.as_deref().unwrap_or_default();
+                Some(WorkloadRef::new(kind, namespace, name))
+            }),
             keeps: annotation(KEEP_SECONDS).and_then(|text| text.parse().ok()),
             kept_since: annotation(KEPT_SINCE).and_then(|at| at.parse().ok()),
             meta: Meta::of(meta),
@@ -108,6 +121,8 @@ pub struct FlatIps {
     pub settings: FlatNetworkSettings,
     /// Those that name several addresses, none of which is free, by the pool.
     waiting: Mutex<BTreeMap<PoolId, BTreeSet<Key>>>,
+    /// They keep addresses for their pods.
+    workloads: OnceLock<Workloads>,
 }
 
 /// The controller of all FlatNetworkIPs of a cluster.
@@ -118,12 +133,19 @@ impl FlatIps {
         Self {
             settings: settings.clone(),
             waiting: Mutex::default(),
+            workloads: OnceLock::new(),
         }
     }
 
     /// What the address book calls the subnet of this name.
     pub fn subnet_object(&self, name: &str) -> String {
         Key::new(&self.settings.namespace, name).to_string()
+    }
+
+    /// These keep addresses from now on.
+    pub fn tell_workloads(&self, workloads: Workloads) {
+        let first = self.workloads.set(workloads);
+        debug_assert!(first.is_ok(), "there are workloads already");
     }
 
     /// Notes whether the object waits for any of the addresses that it names.
@@ -174,10 +196,15 @@ impl AddressUser for FlatIps {
         let wanted = wish::addresses(&ip.spec)?;
         let recorded = ip.status.addr.parse().ok();
         let recorded = recorded.filter(|_| ledger.leases_of(&own).is_empty());
-        let address = match recorded {
-            Some(_) => None,
+        let workload = ip.workload.as_ref().map(|of| {
+            let key = Key::new(&of.namespace, &of.name);
+            key.identity(site.system.clone(), &site.id, &of.kind)
+        });
+        let chosen = match recorded {
+            Some(_) => wish::ChosenAddress::default(),
             None => {
-                let chosen = wish::choose(ledger, &own, &pool, &wanted);
+                let who = (&own, workload.as_ref());
+                let chosen = wish::choose(ledger, who, &pool, &wanted);
                 let waits = chosen.is_err() && wanted.len() > 1;
                 self.note_waiting(key, waits.then_some(pool.id));
                 chosen?
@@ -185,7 +212,8 @@ impl AddressUser for FlatIps {
         };
         Ok(AddressWish {
             recorded,
-            ..AddressWish::new(site.tenant_of(&key.namespace), pool, address)
+            kept: chosen.kept,
+            ..AddressWish::new(site.tenant_of(&key.namespace), pool, chosen.address)
         })
     }
 
@@ -233,14 +261,13 @@ impl AddressUser for FlatIps {
     }
 }
 
-impl AddressHooks for FlatIps {
-    /// An address stays for as long as its pod may use it.
-    async fn before_release(
+impl FlatIps {
+    /// Whether the pod may use its address still, and when to look again.
+    async fn still_used(
         ips: &FlatIpController,
         key: &Key,
         ip: &FlatIpView,
     ) -> Reconciled<Option<Next>> {
-        ips.user.note_waiting(key, None);
         let remote = &ips.context.remote;
         let Some(pod) = remote.get::<Pod>(&POD.target(key)).await? else {
             return Ok(None);
@@ -269,6 +296,64 @@ impl AddressHooks for FlatIps {
             }
         }
         Ok(Some(Next::After(LOOK_AGAIN)))
+    }
+
+    /// Gives what the pod has back to its workload, where that names it. Somebody else who uses the address comes first.
+    async fn return_kept(
+        ips: &FlatIpController,
+        key: &Key,
+        ip: &FlatIpView,
+    ) -> Reconciled<Option<Next>> {
+        let Some(workload) = ip.workload.as_ref().filter(|_| !ip.spec.addrs.is_empty()) else {
+            return Ok(None);
+        };
+        let Some(workloads) = ips.user.workloads.get() else {
+            return Ok(Some(Next::After(SOON)));
+        };
+        if !workloads.knows(&workload.kind) {
+            return Ok(Some(Next::After(SOON)));
+        }
+        let own = ips.context.holder(key, &ip.meta.uid);
+        let kept: Vec<(LeaseKey, Holder)> = ips.context.read(|ledger| {
+            let held = ledger.addresses_of(&own.identity).into_iter();
+            let held = held.filter(|one| one.owner() == Some(&own) && one.contenders.is_empty());
+            let kept = held.filter_map(|one| {
+                let keeper = workloads.keeper(ledger, workload, one.key)?;
+                Some((one.key, keeper))
+            });
+            kept.collect()
+        });
+        for (place, keeper) in kept {
+            let site = &ips.context.site;
+            site.transfer(own.clone(), keeper, place, RETURNED).await?;
+        }
+        Ok(None)
+    }
+}
+
+impl AddressHooks for FlatIps {
+    /// An address stays for as long as its pod may use it, and then passes to its workload, where that names it.
+    async fn before_release(
+        ips: &FlatIpController,
+        key: &Key,
+        ip: &FlatIpView,
+    ) -> Reconciled<Option<Next>> {
+        ips.user.note_waiting(key, None);
+        match Self::still_used(ips, key, ip).await? {
+            Some(next) => Ok(Some(next)),
+            None => Self::return_kept(ips, key, ip).await,
+        }
+    }
+
+    /// That of one which somebody tore away passes to a workload of its namespace that names it.
+    fn heir(ips: &FlatIpController, place: LeaseKey) -> Option<Holder> {
+        let workloads = ips.user.workloads.get()?;
+        ips.context.read(|ledger| {
+            let lease = ledger.lease(place)?;
+            let is_ours = lease.contenders.is_empty() && lease.prefix().is_address();
+            let owner = lease.owner().filter(|_| is_ours)?;
+            workloads.heir(ledger, &owner.identity.namespace, place)
+        })
     }
 
     /// Those that wait for any of several addresses.

@@ -8,6 +8,7 @@ use fipd_crds::flat_network::FlatNetworkIPSpec;
 use super::FlatIpView;
 use crate::{
     controller::{
+        address_user::settle::KeptLease,
         site::Site,
         unserved::{TAKEN, Unserved},
         waiters::Cause,
@@ -44,22 +45,63 @@ pub fn addresses(ip: &FlatNetworkIPSpec) -> Result<Vec<IpAddr>, Unserved> {
     Ok(read.addresses)
 }
 
-/// The first free one of those; `None`: any will do.
+/// What it is to have.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ChosenAddress {
+    /// `None`: any will do.
+    pub address: Option<IpAddr>,
+    /// Its workload has it for its pods.
+    pub kept: Option<KeptLease>,
+}
+
+impl ChosenAddress {
+    fn free(address: IpAddr) -> Self {
+        Self {
+            address: Some(address),
+            kept: None,
+        }
+    }
+}
+
+/// The address, where it is free or kept for the pods of the workload.
+fn available(
+    ledger: &Ledger,
+    workload: Option<&Identity>,
+    place: LeaseKey,
+) -> Option<ChosenAddress> {
+    let free = ChosenAddress::free(place.address);
+    let Some(lease) = ledger.lease(place) else {
+        return Some(free);
+    };
+    // Somebody else was found using it, who gets it next.
+    let owner = lease.owner().filter(|_| lease.contenders.is_empty())?;
+    let kept = || KeptLease {
+        from: owner.clone(),
+        key: lease.key,
+        reason: "its workload keeps it for its pods",
+    };
+    (Some(&owner.identity) == workload).then(|| ChosenAddress {
+        kept: Some(kept()),
+        ..free
+    })
+}
+
+/// The first of those that is free, or kept for the pods of its workload.
 pub fn choose(
     ledger: &Ledger,
-    own: &Identity,
+    (own, workload): (&Identity, Option<&Identity>),
     pool: &Pool,
     wanted: &[IpAddr],
-) -> Result<Option<IpAddr>, Unserved> {
+) -> Result<ChosenAddress, Unserved> {
     if wanted.is_empty() {
-        return Ok(None);
+        return Ok(ChosenAddress::default());
     }
     let held = ledger.addresses_of(own);
     if let Some(one) = held
         .iter()
         .find(|lease| wanted.contains(&lease.key.address))
     {
-        return Ok(Some(one.key.address));
+        return Ok(ChosenAddress::free(one.key.address));
     }
     let mut fit = wanted
         .iter()
@@ -86,13 +128,11 @@ pub fn choose(
         network: pool.spec.network,
         address,
     };
-    let free = fit
-        .find(|one| ledger.lease(place(**one)).is_none())
-        .copied();
-    match (free, wanted) {
-        (Some(free), _) => Ok(Some(free)),
+    let chosen = fit.find_map(|one| available(ledger, workload, place(*one)));
+    match (chosen, wanted) {
+        (Some(chosen), _) => Ok(chosen),
         // The ledger says who has it.
-        (None, [only]) => Ok(Some(*only)),
+        (None, [only]) => Ok(ChosenAddress::free(*only)),
         (None, _) => {
             let message = format!(
                 "{NONE_LEFT}: all {} addresses of spec.addrs are in use; it gets the first that becomes free",
@@ -153,8 +193,8 @@ mod tests {
             ..FlatNetworkIPSpec::default()
         });
         let wanted = wanted.map_err(|problem| problem.message)?;
-        let chosen = choose(&ledger, &own(), &pool, &wanted);
-        let text = chosen.map(|one| one.map(|one| one.to_string()));
+        let chosen = choose(&ledger, (&own(), None), &pool, &wanted);
+        let text = chosen.map(|one| one.address.map(|one| one.to_string()));
         text.map_err(|problem| problem.message)
     }
 
@@ -185,5 +225,32 @@ mod tests {
         );
         let wrong = chosen(&[], &["10.128.1.1a3"]).expect_err("no address");
         assert!(wrong.starts_with("spec.addrs: \"10.128.1.1a3\""), "{wrong}");
+    }
+
+    /// Defect g1-8: what a workload keeps is for its own pods.
+    #[test]
+    fn g1_8_an_address_that_is_kept_for_the_workload_of_the_pod_is_as_good_as_free() {
+        let (mut ledger, pool) = ledger(&["10.128.1.8"]);
+        let workload = testing::holder("flat-network/c/Deployment/ns/web", "d");
+        let key = testing::key_of("10.128.1.7");
+        let lease = testing::lease(key, Some(PoolId(1)), [workload.clone()]);
+        ledger.apply(&Op::PutLease(Arc::new(lease)));
+        let other = testing::holder("flat-network/c/Deployment/ns/other", "o");
+        let wanted: Vec<IpAddr> = ["10.128.1.8", "10.128.1.7", "10.128.1.9"]
+            .map(|text| text.parse().expect("an address"))
+            .to_vec();
+        let chosen = |of: Option<&Identity>| {
+            let chosen = choose(&ledger, (&own(), of), &pool, &wanted);
+            chosen.expect("one is free")
+        };
+        let kept = chosen(Some(&workload.identity));
+        assert_eq!(kept.address, Some(key.address));
+        assert_eq!(
+            kept.kept.map(|kept| (kept.from, kept.key)),
+            Some((workload, key))
+        );
+        for of in [None, Some(&other.identity)] {
+            assert_eq!(chosen(of), ChosenAddress::free(wanted[2]));
+        }
     }
 }

@@ -6,6 +6,7 @@
 //! ```
 
 pub mod alive;
+mod macs;
 pub mod observe;
 pub mod plan;
 
@@ -25,7 +26,7 @@ use serde_json::{Value, json};
 
 use super::{
     ip::{FlatIpController, FlatIpView},
-    names::{FAILED, FLAT_IP, IP_ERROR, WORKLOAD_SELECTOR},
+    names::{FAILED, FLAT_IP, IP_ERROR},
     settings::FlatNetworkSettings,
     subnet::SubnetView,
     workload::Workloads,
@@ -41,6 +42,8 @@ use crate::controller::{
     reconcile::Controller,
     store::{Key, Objects},
 };
+use crate::validation::flat_network::workload::WorkloadRef;
+use macs::MacIndex;
 use observe::PodView;
 use plan::{PodFacts, PodPlan, Why, choose_mac, kept_from, pending, plan};
 
@@ -72,6 +75,8 @@ pub struct PodController {
     missing: AbsenceCheck<Key>,
     /// Who was given each MAC that pods name, by subnet and MAC, until its address shows it.
     macs: Mutex<BTreeMap<(String, String), Key>>,
+    /// Which addresses have each MAC.
+    mac_index: Mutex<MacIndex>,
     /// Their labels say the mode of their subnet.
     workloads: OnceLock<Workloads>,
     /// Pods that wait for one of the MACs that they name.
@@ -104,6 +109,9 @@ impl Controller for PodController {
         let ip = self.ips.context.objects.get(key);
         if pod.is_none() {
             self.note_waiting(key, false);
+            if ip.is_none() {
+                self.macs.lock().retain(|_, user| user != key);
+            }
         }
         if let Some(pod) = pod.as_deref() {
             self.missing.forget(key);
@@ -141,6 +149,7 @@ impl PodController {
             namespaces: Arc::clone(namespaces),
             missing: AbsenceCheck::default(),
             macs: Mutex::default(),
+            mac_index: Mutex::default(),
             waiting: Mutex::default(),
             known: Mutex::default(),
             workloads: OnceLock::new(),
@@ -188,11 +197,20 @@ impl PodController {
     /// The address of a pod changed or went: its MAC may be free.
     pub fn address_changed(&self, key: &Key) {
         self.context.queue.add(key.clone());
-        if self.ips.context.objects.get(key).is_none() {
+        if !self.note_mac(key) {
             let waiting = self.waiting.lock();
             let all = waiting.iter().cloned();
             all.for_each(|key| self.context.queue.add(key));
         }
+    }
+
+    /// Notes which MACs an address has; whether there is such an address.
+    fn note_mac(&self, key: &Key) -> bool {
+        // Read under the lock, so that nobody notes an earlier one after a later one.
+        let mut index = self.mac_index.lock();
+        let ip = self.ips.context.objects.get(key);
+        index.note(key, ip.as_deref());
+        ip.is_some()
     }
 
     fn note_waiting(&self, key: &Key, waits: bool) {
@@ -268,23 +286,17 @@ impl PodController {
         if wanted.is_empty() {
             return None;
         }
-        let mut given = self.macs.lock();
+        let (mut given, index) = (self.macs.lock(), self.mac_index.lock());
+        let (ips, pods) = (&self.ips.context.objects, &self.context.objects);
         // One that was given counts until its address is gone.
-        given.retain(|_, user| {
-            user == key
-                || self.ips.context.objects.get(user).is_some()
-                || self.context.objects.get(user).is_some()
-        });
         let of_other = |mac: &str| {
-            let place = (subnet.to_owned(), mac.to_owned());
-            given.get(&place).is_some_and(|user| user != key)
+            let user = given.get(&(subnet.to_owned(), mac.to_owned()));
+            let mut user = user.into_iter().filter(|user| *user != key);
+            user.any(|user| ips.get(user).is_some() || pods.get(user).is_some())
         };
-        let shown: Vec<(Key, Arc<FlatIpView>)> = self.ips.context.objects.all();
         let shows = |mac: &str| {
-            shown.iter().any(|(other, ip)| {
-                let has = ip.mac.as_deref() == Some(mac) || ip.status.mac == mac;
-                other != key && ip.spec.subnet == subnet && has
-            })
+            let mut others = index.users(subnet, mac).filter(|other| *other != key);
+            others.any(|other| ips.get(other).is_some_and(|ip| macs::has(&ip, subnet, mac)))
         };
         let has = ip.and_then(|ip| ip.mac.as_deref().or(Some(&*ip.status.mac)));
         let chosen = choose_mac(wanted, has, |mac| of_other(mac) || shows(mac))?;
@@ -292,21 +304,28 @@ impl PodController {
         Some(chosen)
     }
 
-    /// The workload of a pod of a Job, as Rancher would name it.
+    /// The address that shows the MAC.
+    pub fn mac_user(&self, subnet: &str, mac: &str) -> Option<Key> {
+        let (ips, index) = (&self.ips.context.objects, self.mac_index.lock());
+        let shows = |ip: &FlatIpView| ip.spec.subnet == subnet && ip.status.mac == mac;
+        let mut users = index.users(subnet, mac);
+        let user = users.find(|key| ips.get(key).is_some_and(|ip| shows(&ip)));
+        user.cloned()
+    }
+
+    /// What the pod is of: a Job may be that of a CronJob.
     async fn workload(
         &self,
         key: &Key,
         pod: &PodView,
         ip: Option<&FlatIpView>,
-    ) -> Reconciled<Option<String>> {
-        let job = pod
-            .controller
-            .as_ref()
-            .filter(|owner| owner.kind == JOB.kind);
-        let Some(job) = job.filter(|_| !pod.labels.contains_key(WORKLOAD_SELECTOR)) else {
-            return Ok(None);
+    ) -> Reconciled<Option<WorkloadRef>> {
+        let job = pod.workload.as_ref().filter(|of| of.kind == JOB.kind);
+        let Some(job) = job else {
+            return Ok(pod.workload.clone());
         };
-        if let Some(known) = ip.and_then(|ip| ip.labels.get(WORKLOAD_SELECTOR)) {
+        let own = ip.filter(|ip| *ip.spec.pod_id == *pod.meta.uid);
+        if let Some(known) = own.and_then(|ip| ip.workload.as_ref()) {
             return Ok(Some(known.clone()));
         }
         let found: Option<Job> = self
@@ -318,8 +337,8 @@ impl PodController {
         let mut owners = owners.into_iter().flatten();
         let cron = owners.find(|owner| owner.kind == "CronJob");
         Ok(Some(match cron {
-            Some(cron) => format!("cronjob-{}-{}", key.namespace, cron.name),
-            None => format!("job-{}-{}", key.namespace, job.name),
+            Some(cron) => WorkloadRef::new(&cron.kind, &key.namespace, &cron.name),
+            None => job.clone(),
         }))
     }
 
@@ -392,6 +411,8 @@ impl PodController {
         let (remote, target) = (&self.context.remote, FLAT_IP.target(key));
         let now = remote.patch_seen(&target, Patch::Merge, &patch).await?;
         self.ips.context.objects.keep(key, FlatIpView::of(now));
+        // The watch says nothing of what is known.
+        self.note_mac(key);
         self.ips.context.queue.add(key.clone());
         Ok(Next::Done)
     }

@@ -128,3 +128,23 @@ fn labels(meta: &ObjectMeta) -> BTreeMap<&'static str, String> {
     let of = |key: &'static str| Some((key, all?.get(key)?.clone()));
     LABELS.into_iter().filter_map(of).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Defect 14 of g.1: the original takes the name of a Deployment for its kind.
+    #[test]
+    fn g1_14_a_deployment_that_is_called_like_a_kind_is_a_deployment() {
+        let meta = json!({ "namespace": "ns", "labels": { TEMPLATE_HASH: "7d9f" } });
+        let owner = json!({
+            "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "StatefulSet-7d9f", "uid": "r",
+        });
+        let meta = serde_json::from_value(meta).expect("metadata");
+        let owner = serde_json::from_value(owner).expect("an owner");
+        let expected = WorkloadRef::new("Deployment", "ns", "StatefulSet");
+        assert_eq!(workload(&meta, &owner), Some(expected));
+    }
+}

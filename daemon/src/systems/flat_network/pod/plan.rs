@@ -16,10 +16,11 @@ use crate::{
         ip::{FlatIpView, to_the_second},
         names::{
             ACTIVE, CHOSEN_MAC, FLAT_MODE, IP_REMOVE, IP_TYPE, IPV6TO4, KEEP_SECONDS, KEPT_SINCE,
-            PENDING, PROJECT, SELECTED_IP, SELECTED_MAC, SUBNET, SUBNET_OF_IP, WORKLOAD_SELECTOR,
+            PENDING, PROJECT, SELECTED_IP, SELECTED_MAC, SUBNET, SUBNET_OF_IP, WORKLOAD,
+            WORKLOAD_SELECTOR,
         },
     },
-    validation::flat_network::{annotations::PodAddresses, labels},
+    validation::flat_network::{annotations::PodAddresses, labels, workload::WorkloadRef},
 };
 
 const STATEFUL_SET: &str = "StatefulSet";
@@ -68,8 +69,8 @@ pub struct PodFacts {
     pub has_6to4: bool,
     /// The project of Rancher.
     pub project: Option<String>,
-    /// The workload, where the pod does not say it.
-    pub workload: Option<String>,
+    /// What the pod is of: the last of its owners.
+    pub workload: Option<WorkloadRef>,
     /// The MAC of those that the pod names.
     pub mac: Option<String>,
     pub pending_limit: Option<Duration>,
@@ -222,7 +223,7 @@ fn object(key: &Key, (pod, wants): (&PodView, &PodAddresses), facts: &PodFacts) 
         (SUBNET_OF_IP, Some(labels::name(&wants.subnet))),
         (IP_TYPE, Some(ip_type(wants).to_owned())),
         (PROJECT, facts.project.clone()),
-        (WORKLOAD_SELECTOR, workload(pod, facts)),
+        (WORKLOAD_SELECTOR, selector(pod, facts)),
     ];
     let annotations = [
         (CHOSEN_MAC, facts.mac.clone()),
@@ -231,6 +232,7 @@ fn object(key: &Key, (pod, wants): (&PodView, &PodAddresses), facts: &PodFacts) 
             kept(pod, facts).map(|seconds| seconds.to_string()),
         ),
         (IPV6TO4, facts.has_6to4.then(|| "true".to_owned())),
+        (WORKLOAD, facts.workload.as_ref().map(workload_text)),
     ];
     FlatNetworkIP {
         metadata: ObjectMeta {
@@ -266,9 +268,24 @@ fn ip_type(wants: &PodAddresses) -> &'static str {
     }
 }
 
-fn workload(pod: &PodView, facts: &PodFacts) -> Option<String> {
+/// The workload as Rancher names it, which labels the pods of all but Jobs itself.
+fn selector(pod: &PodView, facts: &PodFacts) -> Option<String> {
     let says = pod.labels.get(WORKLOAD_SELECTOR).cloned();
-    says.or_else(|| facts.workload.as_deref().map(labels::name))
+    let of_job = |of: &WorkloadRef| {
+        let kind = match &*of.kind {
+            "CronJob" => "cronjob",
+            "Job" => "job",
+            _ => return None,
+        };
+        let name = format!("{kind}-{}-{}", of.namespace, of.name);
+        Some(labels::name(&name))
+    };
+    says.or_else(|| facts.workload.as_ref().and_then(of_job))
+}
+
+/// As the annotation says it: the namespace is that of the address.
+fn workload_text(workload: &WorkloadRef) -> String {
+    format!("{}/{}", workload.kind, workload.name)
 }
 
 /// What of an address is not as it is to be, as a merge patch; labels, annotations and owners of others stay.
@@ -309,6 +326,9 @@ fn difference(ip: &FlatIpView, wanted: &FlatNetworkIP) -> Value {
     }
     if ip.mac.as_ref() != said(CHOSEN_MAC) {
         patch["metadata"]["annotations"][CHOSEN_MAC] = json!(said(CHOSEN_MAC));
+    }
+    if ip.workload.as_ref().map(workload_text).as_ref() != said(WORKLOAD) {
+        patch["metadata"]["annotations"][WORKLOAD] = json!(said(WORKLOAD));
     }
     if ip.kept_since.is_some() {
         patch["metadata"]["annotations"][KEPT_SINCE] = Value::Null;

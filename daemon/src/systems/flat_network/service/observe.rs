@@ -24,6 +24,8 @@ pub type PodLabels = Annotations;
 pub const FORMER_ATTACHMENT: &str = CNI_TYPE;
 /// Annotation on a Service: that of its networks is there because of an Ingress. fipd's own.
 pub const NETWORKS_SET_BY: &str = "fipd.io/networks-set-by";
+/// Annotation on a companion of the original: the selector that it had. fipd's own.
+pub const SELECTOR_BEFORE: &str = "fipd.io/selector-before";
 /// Value of [`FLAT_NETWORK_SERVICE`].
 const DISABLED: &str = "disabled";
 /// The network of the program before the original, and the end of its companions' names.
@@ -138,13 +140,26 @@ impl View for FlatServiceView {
     }
 }
 
+/// Whether a pod asks for an address on a flat network, and whether it keeps companions away, by its annotations.
+fn asks(annotations: &Annotations) -> (bool, bool) {
+    let is_flat = !matches!(PodAddresses::read("", annotations), Ok(None));
+    let said = annotations.get(FLAT_NETWORK_SERVICE);
+    (is_flat, said.is_some_and(|said| said == DISABLED))
+}
+
+/// Whether anything is kept of a pod.
+pub fn concerns(pod: &Pod) -> bool {
+    let annotations = pod.metadata.annotations.as_ref();
+    annotations
+        .map(asks)
+        .is_some_and(|asks| asks != (false, false))
+}
+
 /// Nothing of a pod that neither has an address on a flat network nor keeps companions away.
 pub fn pod(pod: Pod) -> Option<FlatPodView> {
     let meta = pod.metadata;
     let annotations = meta.annotations.unwrap_or_default();
-    let is_flat = !matches!(PodAddresses::read("", &annotations), Ok(None));
-    let said = annotations.get(FLAT_NETWORK_SERVICE);
-    let is_opted_out = said.is_some_and(|said| said == DISABLED);
+    let (is_flat, is_opted_out) = asks(&annotations);
     if !is_flat && !is_opted_out {
         return None;
     }

@@ -3,14 +3,17 @@
 use std::sync::Arc;
 
 use fipd_core::Text;
-use fipd_crds::flat_network::names::{ATTACHMENT, NETWORKS};
+use fipd_crds::{
+    flat_network::names::{ATTACHMENT, NETWORKS},
+    labels::{FIELD_MANAGER, MANAGED_BY},
+};
 use k8s_openapi::{
     api::core::v1::ServicePort,
     apimachinery::pkg::{apis::meta::v1::OwnerReference, util::intstr::IntOrString},
 };
 use serde_json::{Value, json};
 
-use super::observe::{FlatPodView, FlatServiceView};
+use super::observe::{FlatPodView, FlatServiceView, SELECTOR_BEFORE};
 use crate::controller::{kind::SERVICE, store::Key};
 
 /// What decides about the companion of a Service.
@@ -91,6 +94,7 @@ fn body(facts: &CompanionFacts<'_>) -> Value {
         "metadata": {
             "namespace": &*key.namespace,
             "name": facts.name,
+            "labels": { MANAGED_BY: FIELD_MANAGER },
             "annotations": { NETWORKS: ATTACHMENT },
             "ownerReferences": [owner(facts.original)],
         },
@@ -127,6 +131,9 @@ fn refresh(original: (&Key, &FlatServiceView), found: &FlatServiceView) -> Compa
     }
     if !found.selector.is_empty() {
         patch["spec"]["selector"] = Value::Null;
+        // It comes back when fipd leaves the cluster.
+        let before = json!(found.selector).to_string();
+        patch["metadata"]["annotations"][SELECTOR_BEFORE] = json!(before);
     }
     CompanionPlan::Refresh(patch)
 }

@@ -4,13 +4,13 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use fipd_core::Text;
 use fipd_crds::flat_network::names::COMPANION_SUFFIX;
-use k8s_openapi::api::core::v1::{Pod, Service};
+use k8s_openapi::api::core::v1::Service;
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
 use super::{
     name::{companion_key, is_long, may_be_shortened},
-    observe::{self, FlatPodView, FlatServiceView, PodLabels},
+    observe::{FlatPodView, FlatServiceView, PodLabels},
     pod_index::{PodIndex, selects},
 };
 use crate::controller::{
@@ -28,26 +28,20 @@ use crate::controller::{
 #[derive(Default)]
 pub struct ServiceWatches {
     pub services: Arc<Objects<FlatServiceView>>,
-    pods: Arc<Objects<FlatPodView>>,
+    /// Somebody else follows them.
+    pub pods: Objects<FlatPodView>,
     index: Mutex<PodIndex>,
     /// Who looks at a Service once it or what it selects changes.
     queues: Mutex<Vec<Arc<Queue<Key>>>>,
 }
 
 impl ServiceWatches {
-    /// Follows Services and pods until the session ends.
-    pub fn start(site: &Arc<Site>, tasks: &mut JoinSet<()>) -> Arc<Self> {
-        let watches = Arc::<Self>::default();
-        let all = Arc::clone(&watches);
+    /// Follows Services until the session ends.
+    pub fn follow(self: &Arc<Self>, site: &Arc<Site>, tasks: &mut JoinSet<()>) {
+        let all = Arc::clone(self);
         let view = |service: Service| Some(FlatServiceView::of(service));
-        let services = Arc::clone(&watches.services);
+        let services = Arc::clone(&self.services);
         spawn(tasks, site, services, view, move |key| all.touch(key));
-        let all = Arc::clone(&watches);
-        let pods = Arc::clone(&watches.pods);
-        spawn::<Pod, _>(tasks, site, pods, observe::pod, move |key| {
-            all.pod_changed(key);
-        });
-        watches
     }
 
     /// Services to work on, whose queue hears of all changes from now on.
@@ -106,7 +100,8 @@ impl ServiceWatches {
         originals
     }
 
-    fn pod_changed(&self, pod: &Key) {
+    /// Has the Services looked at that select a pod, or did.
+    pub fn pod_changed(&self, pod: &Key) {
         let services = self.concerned(pod).into_iter();
         services.for_each(|service| self.touch(&service));
     }

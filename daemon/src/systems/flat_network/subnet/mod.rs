@@ -1,12 +1,15 @@
 //! FlatNetworkSubnets as sources of pools.
 
+mod accepted;
 #[cfg(test)]
 mod conformance_tests;
 mod status;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 
-use fipd_core::{AddressSpec, Ledger, Pool, PoolSpec, Span, System};
+use fipd_core::{AddressSpec, Lease, Ledger, Pool, PoolSpec, Span, System};
 use fipd_crds::{
     flat_network::{FlatNetworkSubnet, FlatNetworkSubnetSpec, FlatNetworkSubnetStatus},
     labels::NETWORK,
@@ -14,10 +17,12 @@ use fipd_crds::{
 use k8s_openapi::jiff;
 use serde_json::{Value, json};
 
+pub use self::accepted::AcceptedLinks;
 use super::{
     ip::FlatIpView,
     names::{ACTIVE, IPV6TO4, SUBNET_REMOVE},
     settings::FlatNetworkSettings,
+    workload::reservation,
 };
 use crate::{
     config::{PoolLink, ReleaseWait},
@@ -31,7 +36,7 @@ use crate::{
         store::{Key, Objects},
     },
     validation::{
-        flat_network::{clash, labels, spans, spelling, subnet::FlatSubnet},
+        flat_network::{clash, labels, pools, spans, spelling, subnet::FlatSubnet},
         mirror::MirrorOf,
     },
 };
@@ -106,20 +111,6 @@ impl SubnetLabels {
             mode: Some(subnet.mode.mode().to_owned()),
         }
     }
-
-    /// What of a subnet in use is another than it was when it was accepted; `None`: nothing that may not change.
-    fn broken_by(&self, subnet: &FlatSubnet) -> Option<&'static str> {
-        let now = Self::of(subnet);
-        let other =
-            |before: &Option<String>, now: &Option<String>| before.is_some() && before != now;
-        [
-            ("spec.master", other(&self.master, &now.master)),
-            ("spec.vlan", other(&self.vlan, &now.vlan)),
-            ("spec.flatMode", other(&self.flat_mode, &now.flat_mode)),
-        ]
-        .into_iter()
-        .find_map(|(field, changed)| changed.then_some(field))
-    }
 }
 
 /// The controller of all FlatNetworkSubnets of a cluster.
@@ -130,6 +121,7 @@ pub struct SubnetSource {
     pub settings: FlatNetworkSettings,
     pub subnets: Arc<Objects<SubnetView>>,
     pub ips: Arc<Objects<FlatIpView>>,
+    pub links: AcceptedLinks,
 }
 
 impl PoolSource for SubnetSource {
@@ -154,6 +146,9 @@ impl PoolSource for SubnetSource {
     }
 
     fn eligible(&self, ledger: &Ledger, mirror: &MirrorOf<'_>, subnet: &SubnetView) -> Eligible {
+        if subnet.meta.is_terminating() {
+            self.links.forget(&subnet.meta.uid);
+        }
         let existing = ledger.mirror(&System::flat_network(), mirror.cluster, mirror.object);
         let refused = match existing {
             None => REFUSED_AT_FIRST,
@@ -165,11 +160,27 @@ impl PoolSource for SubnetSource {
         }
     }
 
+    fn obstacle(
+        &self,
+        ledger: &Ledger,
+        mirror: Option<&Pool>,
+        wanted: &PoolSpec,
+        subnet: &SubnetView,
+    ) -> Option<String> {
+        overlap(ledger, mirror, wanted, subnet)
+    }
+
     fn spec(&self, mirror: &MirrorOf<'_>, subnet: &SubnetView) -> Result<PoolSpec, String> {
         let read = FlatSubnet::read(&subnet.spec).map_err(|wrong| wrong.to_string())?;
         let partner = read.check_partner(&subnet.meta.name);
         partner.map_err(|wrong| wrong.to_string())?;
         spec(mirror, &read)
+    }
+
+    fn accepted(&self, subnet: &SubnetView) {
+        if let Some(read) = subnet.read() {
+            self.links.note(&subnet.meta.uid, accepted::link(&read));
+        }
     }
 
     /// The network address for an address with host bits, the labels by which the originals select, and the current spelling.
@@ -212,6 +223,12 @@ impl PoolSource for SubnetSource {
         status::desired(subnet, report, &self.macs(&subnet.meta.name), now)
     }
 
+    /// The workload for whose pods it is kept; empty for one that is in use.
+    fn entry(&self, lease: &Lease) -> String {
+        let workload = reservation::kept_for(lease);
+        workload.map_or_else(String::new, |workload| workload.to_string())
+    }
+
     /// A subnet in use is held until nothing uses it.
     fn release_wait(&self) -> Option<ReleaseWait> {
         None
@@ -246,8 +263,9 @@ impl SubnetSource {
         let existing = ledger.mirror(&System::flat_network(), mirror.cluster, mirror.object);
         let usage = existing.and_then(|pool| ledger.usage(pool.id));
         let in_use = usage.is_some_and(|usage| usage.used > 0 || usage.out_of_range > 0);
+        let moved = self.links.moved(subnet, &read);
         if in_use {
-            if let Some(field) = subnet.labels.broken_by(&read) {
+            if let Some(field) = moved {
                 return Some(format!(
                     "{field} may not change while addresses of the subnet are in use; write what it was, or make another subnet"
                 ));
@@ -267,7 +285,7 @@ impl SubnetSource {
         };
         let served = match existing {
             None => subnet.status.phase == ACTIVE,
-            Some(pool) => covered(pool),
+            Some(pool) => covered(pool) && moved.is_none(),
         };
         (!served).then(|| self.clash(&read, &subnet.meta)).flatten()
     }
@@ -302,6 +320,40 @@ impl SubnetSource {
         macs.dedup();
         macs
     }
+}
+
+/// Which pools of the network, of whatever system, give what a new subnet would give, or one that is wider or in another
+/// network than before. One that was served before fipd is served whatever it overlaps: the ledger keeps the addresses apart.
+fn overlap(
+    ledger: &Ledger,
+    mirror: Option<&Pool>,
+    wanted: &PoolSpec,
+    subnet: &SubnetView,
+) -> Option<String> {
+    let read = subnet.read()?;
+    let network = wanted.network;
+    let before = mirror.filter(|pool| pool.spec.network == network && !pool.spec.closed);
+    let served = match mirror {
+        None => subnet.status.phase == ACTIVE,
+        Some(_) => before.is_some_and(|pool| gives_same(&pool.spec, wanted)),
+    };
+    if served {
+        return None;
+    }
+    let before = before.and_then(|pool| ledger.pool_spans(pool.id, Span::of_net(read.cidr)));
+    let had = before.map(|spans| [spans.assignable, spans.withheld].concat());
+    let more = spans::minus(&read.given(), &had.unwrap_or_default());
+    let own = mirror.map(|pool| pool.id);
+    let overlaps = pools::overlaps(ledger, network, own, &more);
+    pools::refuse(&overlaps)
+        .err()
+        .map(|wrong| wrong.to_string())
+}
+
+fn gives_same(one: &PoolSpec, other: &PoolSpec) -> bool {
+    let given = |spec: &PoolSpec| (spec.gateway, spec.subnet, spec.ends);
+    let same_lists = one.addresses == other.addresses && one.exclusions == other.exclusions;
+    same_lists && given(one) == given(other)
 }
 
 /// What decides its network.

@@ -1,16 +1,16 @@
 //! The status of a subnet, by what the ledger knows of its pool.
 
-use std::net::IpAddr;
+use std::{collections::BTreeMap, net::IpAddr};
 
 use fipd_core::Family;
 use fipd_crds::flat_network::{FlatNetworkSubnetStatus, FlatRange};
 use k8s_openapi::jiff;
 
-use super::{SubnetView, failure};
+use super::{SubnetView, accepted, failure};
 use crate::{
     controller::{
-        conditions::note_condition,
-        pool_source::{OUT_OF_RANGE, PoolReport, PoolState},
+        conditions::{INVALID, REFUSED, note_condition},
+        pool_source::{OBSTRUCTED, OUT_OF_RANGE, PoolReport, PoolState},
     },
     systems::flat_network::names::{ACTIVE, FAILED},
 };
@@ -48,10 +48,23 @@ pub(super) fn desired(
     if let Some(state) = &report.state {
         let gateway = state.pool.spec.gateway;
         status.gateway = gateway.map_or_else(String::new, |gateway| gateway.to_string());
-        let in_use = state.entries.iter().map(|(address, _)| *address);
-        let in_use: Vec<IpAddr> = in_use.take(LISTED).chain(gateway).collect();
-        status.used_ip_count = i64::try_from(count(state)).unwrap_or(i64::MAX);
-        status.used_ip = joined(in_use);
+        let listed = state.entries.iter().take(LISTED);
+        let (in_use, kept): (Vec<_>, Vec<_>) =
+            listed.partition(|(_, workload)| workload.is_empty());
+        let used = count(state).saturating_sub(kept.len() as u128);
+        status.used_ip_count = i64::try_from(used).unwrap_or(i64::MAX);
+        let in_use = in_use.into_iter().map(|(address, _)| *address);
+        status.used_ip = joined(in_use.chain(gateway).collect());
+        status.reserved_ip = by_workload(kept);
+    }
+    // What was refused changes nothing of what is in force.
+    let refused = [INVALID, REFUSED, OBSTRUCTED].contains(&report.ready.reason);
+    if let Some(read) = subnet.read()
+        && report.state.is_some()
+        && !refused
+        && !subnet.meta.is_terminating()
+    {
+        status.accepted = Some(accepted::link(&read));
     }
     status.used_mac = macs.iter().take(MACS).cloned().collect();
     report.set_conditions(&mut status.conditions, generation, now);
@@ -76,7 +89,19 @@ pub(super) fn desired(
     status
 }
 
-/// Addresses in use, and the gateway.
+/// The addresses that are kept for each workload.
+fn by_workload(kept: Vec<&(IpAddr, String)>) -> BTreeMap<String, Vec<FlatRange>> {
+    let mut all: BTreeMap<&String, Vec<IpAddr>> = BTreeMap::new();
+    for (address, workload) in kept {
+        all.entry(workload).or_default().push(*address);
+    }
+    let ranges = all.into_iter();
+    ranges
+        .map(|(workload, addresses)| (workload.clone(), joined(addresses)))
+        .collect()
+}
+
+/// Addresses in use or kept, and the gateway.
 fn count(state: &PoolState) -> u128 {
     let usage = &state.usage;
     let gateway = u128::from(state.pool.spec.gateway.is_some());
@@ -123,6 +148,25 @@ mod tests {
         ranges
             .map(|range| format!("{}-{}", range.from, range.to))
             .collect()
+    }
+
+    /// Defect g1-8: what is kept is shown by workload.
+    #[test]
+    fn g1_8_kept_addresses_are_shown_by_workload() {
+        let entry =
+            |last: u8, workload: &str| (IpAddr::from([10, 0, 0, last]), workload.to_owned());
+        let (web, db) = ("Deployment/ns/web", "StatefulSet/ns/db");
+        let kept = [entry(5, web), entry(6, web), entry(7, db), entry(9, web)];
+        let shown = by_workload(kept.iter().collect());
+        let ranges = |workload: &str| -> Vec<String> {
+            let ranges = shown[workload].iter();
+            ranges
+                .map(|range| format!("{}-{}", range.from, range.to))
+                .collect()
+        };
+        assert_eq!(shown.len(), 2);
+        assert_eq!(ranges(web), ["10.0.0.5-10.0.0.6", "10.0.0.9-10.0.0.9"]);
+        assert_eq!(ranges(db), ["10.0.0.7-10.0.0.7"]);
     }
 
     /// Rows 18 to 21 of the contract.

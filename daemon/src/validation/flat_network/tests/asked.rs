@@ -59,9 +59,9 @@ fn w2_addresses_are_a_list_of_candidates() {
     );
 }
 
-/// Row 48, rule W7.
+/// Row 48, rule W7, defect 24 of g.1.
 #[test]
-fn w7_macs_are_a_list_of_candidates() {
+fn g1_24_macs_are_a_list_of_candidates() {
     let three = asked(
         "auto",
         "AA:bb:cc:dd:ef:01-aa:bb:cc:dd:ef:02-aa:bb:cc:dd:ef:03",

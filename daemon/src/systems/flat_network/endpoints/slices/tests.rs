@@ -86,6 +86,7 @@ fn families_have_slices_of_their_own() {
         json!({
             "kubernetes.io/service-name": "web",
             "endpointslice.kubernetes.io/managed-by": "rancher-flat-network-controller",
+            "app.kubernetes.io/managed-by": "fipd",
             "service.kubernetes.io/headless": "",
         })
     );

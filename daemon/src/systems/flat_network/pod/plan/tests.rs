@@ -277,3 +277,26 @@ fn each_pod_gets_the_first_mac_that_nobody_has() {
     assert_eq!(chosen(Some("z"), &["a", "b"]).as_deref(), Some("c"));
     assert_eq!(chosen(None, &["a", "b", "c"]), None);
 }
+
+/// Defects g1-8 and g1-13: an address says what its pod is of, which decides what is kept for it.
+#[test]
+fn g1_13_an_address_says_the_workload_of_its_pod() {
+    let pod = pod_with("p1", "Job", &json!({}));
+    let facts = PodFacts {
+        workload: Some(WorkloadRef::new("CronJob", "ns", "nightly")),
+        ..facts()
+    };
+    let ip = made(&pod, &facts, active());
+    assert_eq!(ip.workload, facts.workload);
+    let label = ip.labels.get(WORKLOAD_SELECTOR).map(String::as_str);
+    assert_eq!(label, Some("cronjob-ns-nightly"));
+    let mut old = ip.clone();
+    old.workload = None;
+    let PodPlan::Correct(patch) = plan(&key(), Some(&pod), Some(&old), &facts, at(0)) else {
+        panic!("it is corrected");
+    };
+    assert_eq!(
+        patch,
+        json!({ "metadata": { "annotations": { WORKLOAD: "CronJob/nightly" } } })
+    );
+}

@@ -87,7 +87,7 @@ fn a_service_of_flat_pods_gets_a_headless_one() {
     );
     let metadata = &body["metadata"];
     assert_eq!(metadata["annotations"], json!({ NETWORKS: ATTACHMENT }));
-    assert_eq!(metadata.get("labels"), None);
+    assert_eq!(metadata["labels"], json!({ MANAGED_BY: FIELD_MANAGER }));
     let owner = json!([{ "apiVersion": "v1", "kind": "Service", "name": "web", "uid": "s" }]);
     assert_eq!(metadata["ownerReferences"], owner);
     assert!(made().is_companion("web-flat-network"));
@@ -193,7 +193,8 @@ fn a_companion_of_the_original_is_put_right() {
         patch,
         json!({
             "metadata": {
-                "uid": "c", "resourceVersion": "7", "annotations": { NETWORKS: ATTACHMENT },
+                "uid": "c", "resourceVersion": "7",
+                "annotations": { NETWORKS: ATTACHMENT, SELECTOR_BEFORE: r#"{"app":"web"}"# },
                 "ownerReferences": [service_of("s"), other],
             },
             "spec": {
@@ -206,7 +207,7 @@ fn a_companion_of_the_original_is_put_right() {
 
 /// Defect g1-15.
 #[test]
-fn ports_of_a_headless_service_are_kept_and_named_target_ports_too() {
+fn g1_15_ports_of_a_headless_service_are_kept_and_named_target_ports_too() {
     let mut original = web();
     original.is_headless = true;
     let CompanionPlan::Create(body) = planned("web", &original, None, &[pod(|_| {})]) else {

@@ -1,0 +1,53 @@
+use fipd_core::{NetworkId, Op, PoolId, testing};
+
+use super::*;
+use crate::systems::flat_network::names::FAILED;
+
+/// A subnet of 10.1.2.FIRST to 10.1.2.LAST in this phase.
+fn subnet((first, last): (u8, u8), phase: &str) -> SubnetView {
+    let object = json!({
+        "metadata": { "name": "lab", "uid": "u" },
+        "spec": {
+            "flatMode": "macvlan", "master": "eth0", "vlan": 10, "cidr": "10.1.2.0/24",
+            "ranges": [{ "from": format!("10.1.2.{first}"), "to": format!("10.1.2.{last}") }],
+        },
+        "status": { "phase": phase },
+    });
+    let object: FlatNetworkSubnet = serde_json::from_value(object).expect("a subnet");
+    SubnetView::of(object)
+}
+
+#[test]
+fn a_new_or_wider_subnet_is_refused_by_pools_of_any_system() {
+    let mut ledger = Ledger::new();
+    for (id, name, addresses) in [
+        (1, "mine", "10.1.2.1-10.1.2.60"),
+        (2, "theirs", "10.1.2.50-10.1.2.99"),
+    ] {
+        let mut pool = testing::pool(testing::pool_spec(name, &[addresses]));
+        pool.id = PoolId(id);
+        ledger.apply(&Op::PutPool(pool.into()));
+    }
+    let mine = ledger.pool(PoolId(1)).cloned();
+    let (here, there) = (NetworkId::DEFAULT, NetworkId(7));
+    let refused = |mirror: Option<&Pool>, network, range, phase| {
+        let subnet = subnet(range, phase);
+        let wanted = PoolSpec {
+            network,
+            ..subnet.read().expect("a subnet").pool()
+        };
+        overlap(&ledger, mirror, &wanted, &subnet).is_some()
+    };
+    assert!(refused(None, here, (90, 120), ""), "it is new");
+    assert!(refused(None, here, (90, 120), FAILED), "it was refused");
+    assert!(!refused(None, here, (100, 120), ""));
+    assert!(!refused(None, here, (90, 120), ACTIVE), "it was served");
+    assert!(!refused(None, there, (90, 120), ""));
+    let mirror = mine.as_deref();
+    assert!(!refused(mirror, here, (1, 60), ACTIVE), "it is as it was");
+    assert!(!refused(mirror, here, (40, 60), ACTIVE), "it is narrower");
+    assert!(refused(mirror, here, (1, 70), ACTIVE), "it is wider");
+    let mut moved = mine.as_deref().cloned().expect("a pool");
+    moved.spec.network = there;
+    assert!(refused(Some(&moved), here, (1, 60), ACTIVE), "it moves");
+}
