@@ -4,6 +4,8 @@
 //! pods: a stand-in says in the place of the CNI plugin that a pod has its address. Numbers of rows and of defects are those of
 //! the contract.
 
+#![expect(clippy::unwrap_used, reason = "in a test a panic is the verdict")]
+
 #[path = "flat_network/admission.rs"]
 mod admission;
 #[path = "flat_network/crash.rs"]

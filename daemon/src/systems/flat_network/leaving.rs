@@ -33,13 +33,12 @@ pub struct FlatNetworkLeaving;
 
 impl Leaving for FlatNetworkLeaving {
     fn leftovers(&self) -> &'static [Leftover] {
-        static LEFTOVERS: [Leftover; 6] = [
+        static LEFTOVERS: [Leftover; 5] = [
             Leftover::validator(&[super::admission::ASKS.name], |past| {
                 was_on(past) && has_webhook(&past.settings.of::<FlatNetworkSettings>().webhook)
             }),
             Leftover::of(FLAT_IP, was_on),
             Leftover::of(SUBNET_OBJECT, was_on),
-            Leftover::of(SERVICE, was_on),
             Leftover {
                 own: true,
                 ..Leftover::of(ENDPOINT_SLICE, was_on)
@@ -55,6 +54,7 @@ impl Leaving for FlatNetworkLeaving {
     fn marks(&self) -> Marks {
         Marks {
             finalizers: vec![IP_REMOVE, SUBNET_REMOVE],
+            // On Services, which rancher-fip's leftovers list anyway.
             annotations: vec![NETWORKS_SET_BY],
             ..Marks::default()
         }

@@ -54,10 +54,10 @@ fn auto(ledger: &mut Ledger, pod: &str) -> Result<IpAddr, Refusal> {
     let wants = [testing::want(PoolId(1), None)];
     let ask = testing::allocate(holder(&format!("FlatNetworkIP/ns/{pod}")), wants);
     let (answer, _) = testing::ask(ledger, &Request::Allocate(ask), NOW)?;
-    match answer {
-        Answer::Granted { leases, .. } => Ok(leases[0].key.address),
-        other => panic!("{other:?}"),
-    }
+    let Answer::Granted { leases, .. } = answer else {
+        panic!("{answer:?}");
+    };
+    Ok(leases[0].key.address)
 }
 
 fn hand_over(ledger: &mut Ledger, from: Holder, to: Holder, last: u8) {
