@@ -1,8 +1,11 @@
 //! A kind of objects as the API server names it, and the objects of it.
 
+use std::time::Duration;
+
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{Api, Client, Resource};
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::{
     client::{CallError, Remote, Target},
@@ -10,6 +13,10 @@ use super::{
     store::Key,
 };
 use crate::clusters::lenient::{Lenient, ServedVersion};
+
+/// How long a kind must be missing before the cluster is taken to lack it: an API server that starts serves its own kinds before
+/// those of custom resources.
+const MISSING_FOR: Duration = Duration::from_secs(10);
 
 /// A kind in the version of its API that fipd prefers, or that the cluster serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +42,8 @@ pub const SERVICE: Kind = Kind::namespaced("api/v1", "services", "Service");
 pub const SERVICE_ACCOUNT: Kind = Kind::namespaced("api/v1", "serviceaccounts", "ServiceAccount");
 pub const DAEMON_SET: Kind = Kind::namespaced("apis/apps/v1", "daemonsets", "DaemonSet");
 pub const DEPLOYMENT: Kind = Kind::namespaced("apis/apps/v1", "deployments", "Deployment");
+pub const STATEFUL_SET: Kind = Kind::namespaced("apis/apps/v1", "statefulsets", "StatefulSet");
+pub const CRON_JOB: Kind = Kind::namespaced("apis/batch/v1", "cronjobs", "CronJob");
 pub const JOB: Kind = Kind::namespaced("apis/batch/v1", "jobs", "Job");
 pub const LEASE: Kind = Kind::namespaced("apis/coordination.k8s.io/v1", "leases", "Lease");
 pub const ENDPOINT_SLICE: Kind = Kind::namespaced(
@@ -111,14 +120,22 @@ impl Kind {
         Ok(None)
     }
 
-    /// The same, once the cluster serves it in any of them; `lacking` is called whenever it serves none.
+    /// The same, once the cluster serves it in any of them; `lacking` is called each time it is found to have served none for
+    /// [`MISSING_FOR`].
     pub async fn wait_served(self, remote: &Remote, lacking: impl Fn()) -> Self {
         let mut pauses = retries();
+        let mut missing_since = None;
         loop {
             match self.served(remote).await {
                 Ok(Some(kind)) => return kind,
-                Ok(None) => lacking(),
+                Ok(None) => {
+                    let since = *missing_since.get_or_insert_with(Instant::now);
+                    if since.elapsed() >= MISSING_FOR {
+                        lacking();
+                    }
+                }
                 Err(error) => {
+                    missing_since = None;
                     tracing::warn!(%error, "which API version is served is not known; it is tried again")
                 }
             }
