@@ -28,6 +28,8 @@ pub mod names;
 pub mod network_attachment;
 pub mod provisioning;
 pub mod purelb;
+#[cfg(test)]
+mod testing;
 
 pub use floating_ip::labels;
 pub use generate::{MANIFESTS, all, file_name, yaml};

@@ -2,13 +2,7 @@ use kube::Resource;
 use serde_json::{Value, json};
 
 use super::*;
-
-/// What was decoded is what is written again, to the last key.
-pub(super) fn same_again<T: serde::de::DeserializeOwned + serde::Serialize>(value: &Value) -> T {
-    let typed: T = serde_json::from_value(value.clone()).unwrap();
-    assert_eq!(&serde_json::to_value(&typed).unwrap(), value);
-    typed
-}
+use crate::testing::same_again;
 
 pub(super) fn object(version: &str, kind: &str, rest: &Value) -> Value {
     let mut object = json!({ "apiVersion": version, "kind": kind, "metadata": { "name": "a", "namespace": "n" } });

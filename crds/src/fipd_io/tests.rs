@@ -1,13 +1,7 @@
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::*;
-
-/// What was decoded is what is written again, to the last key.
-fn same_again<T: serde::de::DeserializeOwned + serde::Serialize>(value: &Value) -> T {
-    let typed: T = serde_json::from_value(value.clone()).unwrap();
-    assert_eq!(&serde_json::to_value(&typed).unwrap(), value);
-    typed
-}
+use crate::testing::same_again;
 
 #[test]
 fn both_pools_read_and_write_the_same_spec() {

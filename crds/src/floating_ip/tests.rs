@@ -1,18 +1,11 @@
-use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::testing::same_again;
 
 fn decode<T: DeserializeOwned>(value: &Value) -> T {
     serde_json::from_value(value.clone()).unwrap()
-}
-
-/// What was decoded is what is written again, to the last key.
-fn same_again<T: DeserializeOwned + Serialize>(value: &Value) -> T {
-    let typed: T = decode(value);
-    assert_eq!(&serde_json::to_value(&typed).unwrap(), value);
-    typed
 }
 
 fn pool_object(version: &str) -> Value {

@@ -7,7 +7,7 @@ use super::*;
 use crate::cluster_api::prefix_pool::{
     GlobalInClusterPrefixPool, InClusterPrefixPool, InClusterPrefixPoolSpec,
 };
-use crate::cluster_api::tests::{object, same_again};
+use crate::{cluster_api::tests::object, testing::same_again};
 
 const VERSION: &str = "ipam.cluster.x-k8s.io/v1alpha2";
 

@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::cluster_api::tests::{object, same_again};
+use crate::{cluster_api::tests::object, testing::same_again};
 
 fn spec(value: Value) -> InClusterIPPoolV1Alpha1Spec {
     serde_json::from_value(value).unwrap()
