@@ -91,3 +91,41 @@ async fn e_20_an_ipaddress_before_its_claim_and_a_lost_store_keep_addresses() {
     assert!(leases["10.0.0.10"].ends_with("one/early"), "{leases:?}");
     assert!(leases[&other].ends_with("one/a"), "{leases:?}");
 }
+
+/// A claim that goes before it has fipd's finalizer leaves an IPAddress that its pool owns too: the garbage collector takes the
+/// claim from the owners, and nothing else. The address stays held until the claim is missed in two complete lists.
+#[tokio::test]
+async fn the_ipaddress_of_a_claim_that_went_without_a_finalizer_goes_too() {
+    let mut bed = Bed::alone("").await.unwrap();
+    let range = ["10.0.0.10-10.0.0.20"];
+    bed.pool("one/net", &range, 24, "").await.unwrap();
+    for (path, address) in [("one/a", "10.0.0.10"), ("one/b", "10.0.0.11")] {
+        bed.claim(path, (POOL, "net")).await.unwrap();
+        assert_eq!(bed.address(path).await.unwrap(), address);
+    }
+    bed.fipd.own().unwrap().kill9().unwrap();
+    for path in ["one/a", "one/b"] {
+        let none = json!({ "metadata": { "finalizers": null } });
+        bed.objects.merge(CLAIM, path, none).await.unwrap();
+        bed.objects.delete(CLAIM, path).await.unwrap();
+        bed.objects.wait_gone(CLAIM, path).await.unwrap();
+    }
+    // The garbage collector has seen one of them.
+    let address = bed.objects.get(ADDRESS, "one/a").await.unwrap().unwrap();
+    let mut owners = address["metadata"]["ownerReferences"].clone();
+    owners
+        .as_array_mut()
+        .unwrap()
+        .retain(|owner| owner["kind"] == POOL);
+    assert_eq!(owners.as_array().unwrap().len(), 1, "{address}");
+    let owners = json!({ "metadata": { "ownerReferences": owners } });
+    bed.objects.merge(ADDRESS, "one/a", owners).await.unwrap();
+    bed.restart().await.unwrap();
+    for path in ["one/a", "one/b"] {
+        bed.objects.wait_gone(ADDRESS, path).await.unwrap();
+    }
+    let leases = bed.leases("").await.unwrap();
+    assert_eq!(leases.len(), 2, "{leases:?}");
+    bed.claim("one/c", (POOL, "net")).await.unwrap();
+    assert_eq!(bed.address("one/c").await.unwrap(), "10.0.0.12");
+}

@@ -290,7 +290,22 @@ pub async fn without_claim(claims: &IpClaimController, key: &Key) -> Reconciled 
         remove(claims, key, &there).await?;
         return Ok(Next::Done);
     }
+    if was_allocated(claims, key) {
+        // Its claim went before fipd's finalizer was on that. The garbage collector leaves what its pool still owns.
+        remove(claims, key, &there).await?;
+        return Ok(Next::Done);
+    }
     reserve(claims, key, &there).await
+}
+
+/// Whether a claim of this name got a lease, other than an IPAddress that was there before its claim.
+fn was_allocated(claims: &IpClaimController, key: &Key) -> bool {
+    let identity = claims.context.identity(key);
+    claims.context.read(|ledger| {
+        let leases = ledger.leases_of(&identity);
+        let mut owners = leases.iter().filter_map(|lease| lease.owner());
+        owners.any(|owner| !owner.instance.is_empty())
+    })
 }
 
 async fn release_unclaimed(claims: &IpClaimController, key: &Key) -> Reconciled {
