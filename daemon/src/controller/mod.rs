@@ -40,18 +40,12 @@ pub mod unserved;
 pub mod waiters;
 pub mod webhook;
 
-use std::time::Duration;
-
 use fipd_core::Answer;
 
 use crate::{clusters::ClustersError, ipam::IpamError};
 use client::CallError;
 use queue::Next;
 use store::Key;
-
-/// What an object that an API server refuses to change waits at least: only a change of somebody helps, and
-/// not every such change is seen (a role, a webhook).
-const REJECTED_PAUSE: Duration = Duration::from_secs(60);
 
 /// Why a reconcile did not end.
 #[derive(Debug, thiserror::Error)]
@@ -92,11 +86,8 @@ impl ReconcileError {
                 tracing::debug!(kind, namespace, name, error = %self, "looking again");
                 Next::Retry
             }
-            Self::Call(CallError::Rejected(..)) => {
-                tracing::warn!(kind, namespace, name, error = %self, "not written; it is tried again in a minute");
-                Next::After(REJECTED_PAUSE)
-            }
-            Self::Call(CallError::Unavailable(..))
+            // A refusal may be over in a moment: an API server that starts refuses what its roles allow.
+            Self::Call(CallError::Rejected(..) | CallError::Unavailable(..))
             | Self::Ledger(_)
             | Self::Internal(_)
             | Self::Clusters(_)
