@@ -29,6 +29,8 @@ pub const NODES: (&str, &str) = ("GlobalInClusterIPPool", "nodes");
 const ADDRESSES: &str = "10.80.0.1-10.80.0.30";
 /// Claims that another provider served before fipd's first start.
 const BEFORE: u32 = 3;
+/// Addresses that are allocated, and those that are released, before each strike.
+const SERVED: (usize, usize) = (12, 4);
 /// Claims that are left at the end, at most: all of them have an address then.
 const LEFT: usize = 20;
 const DEADLINE: Duration = Duration::from_secs(180);
@@ -105,11 +107,28 @@ impl Site {
         }
     }
 
-    /// Kills one, two or all three, one soon after the other, and starts them again.
-    async fn strike(&mut self, dice: &mut Dice) {
+    /// Waits until the load of so many strikes is served.
+    async fn served(&self, strikes: usize) {
+        self.fipd.wait_ready(DEADLINE).await.unwrap();
+        let (allocated, released) = (SERVED.0 * strikes, SERVED.1 * strikes);
+        wait_until("the load is served", DEADLINE, || async {
+            let book = AuditBook::read(&self.fipd).await;
+            let seen = (book.allocations, book.released.len());
+            let enough = seen.0 >= allocated && seen.1 >= released;
+            enough.then_some(()).ok_or_else(|| format!("{seen:?}"))
+        })
+        .await
+        .unwrap_or_else(|missed| panic!("{missed}\n{}", self.fipd.log_tail()));
+    }
+
+    /// Kills all three the first time and later one, two or three, one soon after the other, and starts them again.
+    async fn strike(&mut self, strike: usize, dice: &mut Dice) {
         let mut victims = [Victim::Fipd, Victim::Manager, Victim::Api];
         victims.rotate_left(dice.roll(3) as usize);
-        let count = 1 + dice.roll(3) as usize;
+        let count = match strike {
+            1 => 3,
+            _ => 1 + dice.roll(3) as usize,
+        };
         let victims = &mut victims[..count];
         for victim in victims.iter() {
             pause(dice, 800).await;
@@ -215,6 +234,8 @@ async fn pause(dice: &mut Dice, most: u32) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whoever_dies_no_address_of_cluster_api_is_given_twice_or_lost() {
     let rounds: u32 = std::env::var("FIPD_KILL_ROUNDS").map_or(5, |rounds| rounds.parse().unwrap());
+    // Each takes a third of a minute at most; those of the test without clusters take a second.
+    let strikes = (rounds / 3).max(2) as usize;
     let mut site = Site::prepare().await.unwrap();
     let reader = Reader::start(&site.objects);
     site.fipd.restart().await.unwrap();
@@ -222,10 +243,10 @@ async fn whoever_dies_no_address_of_cluster_api_is_given_twice_or_lost() {
     let asked = Arc::new(Mutex::new(Asked::default()));
     let load = Load::start(&site.objects, &asked);
     let mut dice = Dice(0x00c1_a551_f1ed ^ u64::from(rounds));
-    // Each takes a third of a minute at most; those of the test without clusters take a second.
-    for _ in 0..(rounds / 3).max(2) {
+    for strike in 1..=strikes {
+        site.served(strike).await;
         pause(&mut dice, 1_500).await;
-        site.strike(&mut dice).await;
+        site.strike(strike, &mut dice).await;
     }
     load.stop().await;
     let asked = std::mem::take(&mut *asked.lock().unwrap());
@@ -275,5 +296,5 @@ fn check(asked: &Asked, addresses: &BTreeMap<String, String>, seen: &[Shown; 2],
     for name in &book.released {
         assert!(asked.was_deleted(name), "{name} was released and lives");
     }
-    assert!(book.allocations > 20 && book.released.len() > 5);
+    assert!(book.allocations > 20 && book.released.len() > 5, "{book:?}");
 }
