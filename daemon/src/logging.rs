@@ -34,7 +34,7 @@ use tracing_subscriber::{
     util::SubscriberInitExt as _,
 };
 
-pub use levels::{set_level, set_module_level};
+pub use levels::{level, set_level, set_module_level};
 pub use queue::DROPPED;
 use queue::Queue;
 

@@ -40,6 +40,17 @@ fn health(hanging: &[(Text, Duration)]) -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, lines.collect::<String>()).into_response()
 }
 
+/// Whether somebody answers, in the words of the original webhook of flat-network.
+pub async fn ping() -> &'static str {
+    "pong"
+}
+
+/// The name of this host.
+pub async fn hostname() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname");
+    name.unwrap_or_default().trim_end().to_owned()
+}
+
 /// A commit that takes longer makes the daemon not ready.
 const SLOW_DISK: Duration = Duration::from_secs(5);
 

@@ -21,6 +21,7 @@ pub mod health;
 mod hooks;
 mod layers;
 pub mod listen;
+pub mod log_level;
 mod nameless;
 pub mod page;
 mod parts;

@@ -197,6 +197,7 @@ mod tests {
                 Serve::Ipam => &["GET /ipam"],
                 Serve::Admission => &["POST /admission/{cluster}/{rule}"],
                 Serve::Hooks => &["POST /hooks/{cluster}/{*hook}"],
+                Serve::Ping => &["GET /hostname", "GET /ping"],
             };
             let mut served = Vec::new();
             for right in all(*SYSTEMS) {

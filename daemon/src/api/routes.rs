@@ -194,6 +194,11 @@ pub(super) fn open_routes(routes: Routes, part: Serve) -> Routes {
         Serve::Ipam => fip_v1::ipam(routes),
         Serve::Admission => admission::routes(routes),
         Serve::Hooks => hooks::routes(routes),
+        Serve::Ping => routes.get("/hostname", Access::Open, health::hostname).get(
+            "/ping",
+            Access::Open,
+            health::ping,
+        ),
     }
 }
 

@@ -44,6 +44,7 @@ impl Listeners {
         stop: &CancellationToken,
     ) -> Result<Self, AppError> {
         let socket = open_sockets(tasks, settings, passed, stop)?;
+        serve_log_level(tasks, settings, stop)?;
         let port = Port::bind(settings.tls().listen)?;
         let extra = bind_extra(&settings.config.listeners)?;
         let certificate = Certificate::start(settings).await?;
@@ -118,6 +119,20 @@ pub fn open_sockets(
         tracing::warn!(name, "systemd passed a socket that fipd has no use for");
     }
     Ok(socket)
+}
+
+/// The socket that reads and changes the level of the log, where there is to be one.
+fn serve_log_level(
+    tasks: &mut Tasks,
+    settings: &Settings,
+    stop: &CancellationToken,
+) -> Result<(), SocketError> {
+    let Some(path) = &settings.config.log_socket else {
+        return Ok(());
+    };
+    let serving = Socket::open(None, path)?.serve(api::log_level::router(), stop.clone());
+    tasks.spawn(async { serving.await.map_err(|error| error.to_string()) });
+    Ok(())
 }
 
 fn bind_extra(listeners: &[Listener]) -> Result<Vec<(Port, Listener)>, ListenError> {

@@ -48,6 +48,8 @@ pub enum Serve {
     Admission,
     /// What other programs ask before they go on.
     Hooks,
+    /// `/ping` and `/hostname`, as the original webhook of flat-network has them.
+    Ping,
 }
 
 fn on() -> bool {
@@ -66,6 +68,7 @@ impl Serve {
             Self::Ipam,
             Self::Admission,
             Self::Hooks,
+            Self::Ping,
         ];
         metrics.chain(rest).collect()
     }
@@ -80,6 +83,7 @@ impl Serve {
             Self::Ipam => "ipam".into(),
             Self::Admission => "admission".into(),
             Self::Hooks => "hooks".into(),
+            Self::Ping => "ping".into(),
         }
     }
 
@@ -121,8 +125,8 @@ pub(super) fn about_serve(known: Systems) -> String {
         .map(|one| format!("`metrics:{}`, ", one.name))
         .collect();
     format!(
-        "What it serves: `metrics`, {metrics}`health`, `ipam`, `fip-v1`, `admission`, `hooks`. The first five are read without a login or \
-         token, `ipam` names every address in use: listen where only those come who may."
+        "What it serves: `metrics`, {metrics}`health`, `ipam`, `fip-v1`, `admission`, `hooks`, `ping`. `fip-v1` has a login of its own; \
+         the others answer whoever reaches them, and `ipam` names every address in use: listen where only those come who may."
     )
 }
 

@@ -48,6 +48,7 @@ impl Config {
         };
         let parts = [
             ("role", self.role != before.role),
+            ("log-socket", self.log_socket != before.log_socket),
             ("api.cert", files(self) != files(before)),
             ("api.key", files(self) != files(before)),
             ("listener", self.listeners != before.listeners),
@@ -92,6 +93,7 @@ mod tests {
                 "cluster",
                 "",
             ),
+            ("log-socket = \"log.sock\"", "", "log-socket"),
             ("[helm]\nat-once = 1", "", "helm"),
             ("[history]\nkeep-days = 500", "", "history"),
             ("[clock]\ntrust = \"wall\"", "", "clock"),

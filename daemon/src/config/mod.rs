@@ -107,6 +107,8 @@ pub struct Config {
     pub compat: Option<String>,
     /// As `--log-level`.
     pub log_level: Option<String>,
+    /// Where the level is read and changed; `None`: nowhere.
+    pub log_socket: Option<PathBuf>,
     pub api: Api,
     pub backup: Backup,
     pub audit: Audit,
@@ -183,6 +185,10 @@ struct File {
     /// `info`.
     #[schemars(with = "Option<String>")]
     log_level: Option<Spanned<String>>,
+    /// A Unix socket for root and the group of fipd that reads and changes the level until the next start or edit of `log-level`:
+    /// `GET` and `POST` (`level=debug`) of `/v1/loglevel`, as the originals of flat-network have it at `/tmp/log.sock`. Left out:
+    /// none.
+    log_socket: Option<PathBuf>,
     #[serde(default)]
     #[schemars(with = "Option<Api>")]
     api: Option<Spanned<Api>>,
@@ -334,6 +340,7 @@ impl Config {
             data_dir: Some(base.join(file.data_dir.unwrap_or_else(|| DEFAULT_DATA_DIR.into()))),
             compat,
             log_level,
+            log_socket: file.log_socket.map(|path| base.join(path)),
             api,
             backup,
             audit: file.audit,

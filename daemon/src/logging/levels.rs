@@ -22,6 +22,11 @@ pub(super) fn begin(level: &str) {
     LEVELS.lock().process = level.to_owned();
 }
 
+/// The level of the process.
+pub fn level() -> String {
+    LEVELS.lock().process.clone()
+}
+
 /// Changes the level while the process runs.
 ///
 /// # Errors

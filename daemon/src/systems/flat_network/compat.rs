@@ -36,8 +36,8 @@ pub(super) static FLAGS: &[CompatFlag] = &[
     CompatFlag::sets(
         "port",
         "listener[admission].address",
-        |config, value| compat::listen(config, value, &[Serve::Admission], true),
-        "One more port for the webhook, with TLS; `[api] advertise` stays the URL that the API server calls.",
+        |config, value| compat::listen(config, value, &[Serve::Admission, Serve::Ping], true),
+        "One more port for the webhook, `/ping` and `/hostname`, with TLS; `[api] advertise` stays the URL that the API server calls.",
     )
     .form(Form::Number),
     CompatFlag::sets(
