@@ -20,7 +20,7 @@ use crate::{
     clusters::kubeconfig,
     config::{self, Config},
     controller::merge_patch::testing::merged,
-    helm, host, oidc,
+    helm, host, migrate, oidc,
     system::System,
     systems::{
         self, SYSTEMS,
@@ -41,7 +41,7 @@ pub struct Body {
 }
 
 /// All of them. Each has a folder of its name in `daemon/tests/fixtures/fuzz`, and a file in `tests/fuzz/fuzz_targets`.
-pub const BODIES: [Body; 22] = [
+pub const BODIES: [Body; 23] = [
     body("admission", admission),
     body("certificate", certificate),
     body("claims", claims),
@@ -63,6 +63,7 @@ pub const BODIES: [Body; 22] = [
     body("kube_fip", kube_fip),
     body("kube_fip_maps", kube_fip_maps),
     body("kubeconfig", kubeconfig_text),
+    body("migration", migrate::fuzz::run),
     body("nft", nft),
 ];
 

@@ -8,6 +8,8 @@ mod attachment;
 mod backup;
 mod clean;
 mod file;
+#[cfg(any(test, feature = "fuzz"))]
+pub mod fuzz;
 mod kinds;
 mod metadata;
 mod prompt;
