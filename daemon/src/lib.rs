@@ -21,6 +21,7 @@ pub mod clock;
 pub mod clusters;
 pub mod cni;
 pub mod config;
+pub mod connected;
 pub mod controller;
 pub mod descriptors;
 pub mod detach;

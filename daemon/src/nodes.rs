@@ -1,13 +1,11 @@
 //! The Nodes of clusters that have policy-routing rules, as values: whoever decides there tells where they are read,
 //! [`crate::api`] reads. Neither knows the other, and nothing is kept when the cluster is left.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Weak},
-};
+use std::sync::Arc;
 
 use fipd_core::{Text, Timestamp};
-use parking_lot::RwLock;
+
+use crate::connected::Connected;
 
 /// One Node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,13 +39,13 @@ pub trait Nodes: Send + Sync {
 
 /// Who follows which cluster; cheap to clone.
 #[derive(Clone, Default)]
-pub struct NodeBoard(Arc<RwLock<BTreeMap<Text, Weak<dyn Nodes>>>>);
+pub struct NodeBoard(Connected<dyn Nodes>);
 
 impl NodeBoard {
     /// From now on until it is dropped this one knows the Nodes of the cluster.
     pub fn tell(&self, cluster: &Text, nodes: &Arc<impl Nodes + 'static>) {
         let nodes = Arc::downgrade(nodes);
-        self.0.write().insert(Text::clone(cluster), nodes);
+        self.0.add(cluster, nodes);
     }
 
     /// The Nodes of all clusters, by cluster and name.
@@ -61,14 +59,7 @@ impl NodeBoard {
     }
 
     fn of_all<T>(&self, read: impl Fn(&dyn Nodes) -> Vec<T>) -> Vec<(Text, T)> {
-        let all: Vec<_> = {
-            let mut known = self.0.write();
-            known.retain(|_, nodes| nodes.strong_count() > 0);
-            let alive = known.iter();
-            let alive =
-                alive.filter_map(|(name, nodes)| Some((Text::clone(name), nodes.upgrade()?)));
-            alive.collect()
-        };
+        let all = self.0.all();
         let each = all.iter().flat_map(|(name, nodes)| {
             let found = read(&**nodes).into_iter();
             found.map(|one| (Text::clone(name), one))

@@ -2,8 +2,6 @@
 
 /// The only namespace in which subnets count.
 pub const NAMESPACE: &str = "cattle-flat-network";
-/// Where they were until 2024.
-pub const FORMER_NAMESPACE: &str = "kube-system";
 
 /// Finalizer on subnets.
 pub const SUBNET_REMOVE: &str = "wrangler.cattle.io/rancher-flat-network-subnet-remove";

@@ -6,7 +6,11 @@ use fipd_core::Text;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 
-use crate::controller::client::{CallError, Remote, Target};
+use crate::controller::{
+    client::{CallError, Remote, Target},
+    kind::LEASE,
+    store::Key,
+};
 
 /// How long a holder has between two looks to renew its Lease: it does so every two seconds.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
@@ -58,6 +62,20 @@ pub async fn look<const N: usize>(
         }
     }
     seen
+}
+
+/// Why the program that holds the Lease is in the way; `None`: nobody else renews it.
+pub async fn renewed_by_other(remote: &Remote, me: &Text, lease: &Key) -> Option<String> {
+    let [holder] = look(remote, me, &[LEASE.target(lease)], 1).await;
+    let LeaseHolder::Other {
+        by, alive: true, ..
+    } = holder
+    else {
+        return None;
+    };
+    Some(format!(
+        "{by} holds the Lease {lease} and renews it: stop that program"
+    ))
 }
 
 fn first_look(lease: Result<Option<Lease>, CallError>, me: &Text) -> LeaseHolder {

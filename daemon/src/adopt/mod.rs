@@ -32,6 +32,18 @@ use lock::AdoptLocks;
 /// What was seen, or why it could not be looked at: that is reported, and keeps nothing else from being shown.
 pub type Looked<T> = Result<T, String>;
 
+/// Refuses a cluster that does not have the system.
+pub fn require(session: &ClusterSession, system: &System) -> Result<(), TakeoverError> {
+    if session.systems.contains(system) {
+        return Ok(());
+    }
+    let cluster = &session.name;
+    let system = system.as_str();
+    Err(TakeoverError::NotServed(format!(
+        "cluster {cluster} does not have the system {system}: its systems in the configuration lack {system:?}"
+    )))
+}
+
 /// How a system looks at what its originals left, and takes it over.
 pub trait Takeover: Send + Sync {
     /// What is found and what would change. Changes nothing.

@@ -115,6 +115,12 @@ impl<A> TakeoverReport<A> {
         self.finding(kind, name, false, says);
     }
 
+    /// A program of the original that keeps everything from being taken over.
+    pub fn in_the_way(&mut self, name: impl Into<String>, why: String) {
+        self.wrong(FindingKind::Program, name, why.clone());
+        self.blockers.push(why);
+    }
+
     pub fn finding(
         &mut self,
         kind: FindingKind,

@@ -27,6 +27,18 @@ impl OriginalWorkload {
         Self::new("DaemonSet", object, replicas)
     }
 
+    /// Why one that gives addresses is in the way; `None`: it is to have no pods.
+    pub fn gives_addresses(&self) -> Option<String> {
+        let Self {
+            namespace, name, ..
+        } = self;
+        (self.replicas > 0).then(|| {
+            format!(
+                "{self} is to have pods, and both would give addresses: run `kubectl -n {namespace} scale deployment {name} --replicas=0`"
+            )
+        })
+    }
+
     fn new(kind: &'static str, object: &impl Resource, replicas: i32) -> Self {
         Self {
             kind,

@@ -17,5 +17,3 @@ pub const FLAT_NETWORK_SUBNET: Kind = Kind::namespaced(
     "flatnetworksubnets",
     "FlatNetworkSubnet",
 );
-pub const STATEFUL_SET: Kind = Kind::namespaced("apis/apps/v1", "statefulsets", "StatefulSet");
-pub const CRON_JOB: Kind = Kind::namespaced("apis/batch/v1", "cronjobs", "CronJob");

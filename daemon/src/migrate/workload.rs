@@ -5,11 +5,8 @@ use std::collections::BTreeSet;
 use fipd_crds::macvlan::names as macvlan;
 use serde_json::{Value, json};
 
-use super::{
-    kinds::{CRON_JOB, STATEFUL_SET},
-    metadata::{self, MetadataChange, Texts, texts},
-};
-use crate::controller::kind::{DAEMON_SET, DEPLOYMENT, JOB, Kind};
+use super::metadata::{self, MetadataChange, Texts, texts};
+use crate::controller::kind::{CRON_JOB, DAEMON_SET, DEPLOYMENT, JOB, Kind, STATEFUL_SET};
 
 /// Workloads that have templates of pods, by the names of `--workload`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]

@@ -212,7 +212,7 @@ pub fn register_own(registry: &mut Registry, sites: IpamSites, counts: &VipCount
         figures.add(vips, more);
     };
     own.register_collector(live(move |encoder| {
-        encode_connected(encoder, &sites.connected(), add, OwnFigures::series)
+        encode_connected(encoder, &sites.vips.all(), add, OwnFigures::series)
     }));
 }
 
@@ -315,7 +315,7 @@ pub fn register(registry: &mut Registry, sites: IpamSites, counts: &VipCounts) {
         figures.add(&vips.claims, &classes, more);
     };
     family.register_collector(live(move |encoder| {
-        encode_connected(encoder, &sites.connected(), &add, VipFigures::series)
+        encode_connected(encoder, &sites.vips.all(), &add, VipFigures::series)
     }));
 }
 

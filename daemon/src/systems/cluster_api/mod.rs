@@ -252,7 +252,7 @@ async fn serve(site: Arc<Site>, system: RunningClusterApi) {
     count(&site, "IPAddresses", &claims.user.addresses);
     let clusters = other(CLUSTER, &site, &events, &claims.user.clusters);
     let vips = VipController::new(clusters, &claims, &system.counts);
-    system.sites.add(&site.name, &vips);
+    system.sites.vips.add(&site.name, Arc::downgrade(&vips));
     count(&site, "Clusters", &claims.user.clusters);
     watch(&site, (&claims, &vips), &pools, &events, &mut tasks);
     let serves = settings.serves_in_cluster_kinds();

@@ -111,7 +111,7 @@ const POOLS: &str = "pools";
 /// The rows of a list, of all clusters that are served now.
 pub(super) fn rows(sites: &IpamSites, list: &SystemOperation) -> BTreeMap<String, Value> {
     let mut rows = BTreeMap::new();
-    for (cluster, vips) in sites.connected() {
+    for (cluster, vips) in sites.vips.all() {
         let found: Vec<(String, Value)> = match list.name {
             CLUSTERS => {
                 let all = vips.context.objects.all().into_iter();

@@ -19,13 +19,13 @@ use super::{
 };
 use crate::{
     adopt::{
-        AdoptLog, ChangeBy, FindingKind, OriginalWorkload, Takeover, TakeoverError, TakeoverReport,
-        leases::{self, LeaseHolder},
+        self, AdoptLog, ChangeBy, FindingKind, OriginalWorkload, Takeover, TakeoverError,
+        TakeoverReport,
     },
     clusters::{ClusterSession, adoption::complete_list},
     controller::{
         client::{DEADLINE, Remote, Target},
-        kind::{DEPLOYMENT, LEASE, SERVICE_ACCOUNT as ACCOUNT, VALIDATING_WEBHOOK_CONFIGURATION},
+        kind::{DEPLOYMENT, SERVICE_ACCOUNT as ACCOUNT, VALIDATING_WEBHOOK_CONFIGURATION},
         store::Key,
     },
     ipam::Ipam,
@@ -47,12 +47,7 @@ type Named<V> = (Key, V);
 
 impl FlatTakeover {
     async fn report(&self, session: &ClusterSession) -> Result<FlatReport, TakeoverError> {
-        if !session.systems.contains(&System::flat_network()) {
-            return Err(TakeoverError::NotServed(format!(
-                "cluster {} does not have the system flat-network: its systems in the configuration lack \"flat-network\"",
-                session.name
-            )));
-        }
+        adopt::require(session, &System::flat_network())?;
         session.verify_identity().await?;
         let mut report = FlatReport {
             wording: ("changes", "made"),
@@ -89,28 +84,20 @@ impl FlatTakeover {
             .get::<Deployment>(&DEPLOYMENT.named(namespace, OPERATOR))
             .await;
         match found.map(|found| found.map(|one| OriginalWorkload::deployment(&one))) {
-            Ok(Some(program)) if program.replicas > 0 => {
-                let why = format!(
-                    "{program} is to have pods, and both would give addresses: run `kubectl -n {namespace} scale deployment {OPERATOR} --replicas=0`"
-                );
-                report.wrong(FindingKind::Program, program.to_string(), why.clone());
-                report.blockers.push(why);
+            Ok(Some(program)) => {
+                if let Some(why) = program.gives_addresses() {
+                    report.in_the_way(program.to_string(), why);
+                }
             }
-            Ok(_) => {}
+            Ok(None) => {}
             Err(error) => {
                 let why = format!("it is not known whether the original still runs: {error}");
                 report.blockers.push(why);
             }
         }
         let lock = lease(settings);
-        let [holder] = leases::look(remote, &self.me, &[LEASE.target(&lock)], 1).await;
-        if let LeaseHolder::Other {
-            by, alive: true, ..
-        } = holder
-        {
-            let why = format!("{by} holds the Lease {lock} and renews it: stop that program");
-            report.wrong(FindingKind::Program, lock.to_string(), why.clone());
-            report.blockers.push(why);
+        if let Some(why) = adopt::leases::renewed_by_other(remote, &self.me, &lock).await {
+            report.in_the_way(lock.to_string(), why);
         }
     }
 

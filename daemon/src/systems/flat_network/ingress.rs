@@ -11,25 +11,25 @@ use k8s_openapi::api::networking::v1::Ingress;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use super::{
-    networks::NetworkRef,
-    service::{
-        observe::{FORMER_ATTACHMENT, FlatServiceView, NETWORKS_SET_BY},
-        watches::ServiceWatches,
-    },
+use super::service::{
+    observe::{FORMER_ATTACHMENT, FlatServiceView, NETWORKS_SET_BY},
+    watches::ServiceWatches,
 };
-use crate::controller::{
-    Reconciled,
-    client::Patch,
-    context::Context,
-    events::Events,
-    kind::SERVICE,
-    meta::Meta,
-    queue::Next,
-    reconcile::{self, Controller},
-    site::Site,
-    store::{Key, Objects},
-    tasks::spawn,
+use crate::{
+    controller::{
+        Reconciled,
+        client::Patch,
+        context::Context,
+        events::Events,
+        kind::SERVICE,
+        meta::Meta,
+        queue::Next,
+        reconcile::{self, Controller},
+        site::Site,
+        store::{Key, Objects},
+        tasks::spawn,
+    },
+    validation::flat_network::multus,
 };
 
 /// Value of [`NETWORKS_SET_BY`].
@@ -197,8 +197,7 @@ fn plan(name: &str, service: &FlatServiceView, is_asked: bool) -> IngressPlan {
 }
 
 fn names_attachment(networks: &str) -> bool {
-    let networks = NetworkRef::parse_all(networks);
-    networks.iter().any(|network| network.name == ATTACHMENT)
+    multus::names_flat_network(NETWORKS, networks).unwrap_or(false)
 }
 
 /// What was read decides, so nothing is written where somebody has changed it since.

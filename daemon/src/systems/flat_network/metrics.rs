@@ -7,20 +7,17 @@ use prometheus_client::registry::Registry;
 use super::{
     names::{ACTIVE, FAILED, PENDING},
     pod::PodController,
-    sites::FlatSites,
 };
-use crate::metrics::series::{Labels, Series, Values, encode_connected, live, with};
+use crate::{
+    connected::Connected,
+    metrics::series::{Labels, Series, Values, encode_connected, live, with},
+};
 
 /// Adds them.
-pub fn register_own(registry: &mut Registry, sites: FlatSites) {
+pub fn register_own(registry: &mut Registry, sites: Connected<PodController>) {
     let own = registry.sub_registry_with_prefix("flat_network");
     own.register_collector(live(move |encoder| {
-        encode_connected(
-            encoder,
-            &sites.connected(),
-            FlatFigures::add,
-            FlatFigures::series,
-        )
+        encode_connected(encoder, &sites.all(), FlatFigures::add, FlatFigures::series)
     }));
 }
 

@@ -19,13 +19,11 @@ pub mod ip;
 mod leaving;
 mod metrics;
 pub mod names;
-mod networks;
 mod operations;
 pub mod pod;
 pub mod service;
 pub mod settings;
 mod shared_pods;
-mod sites;
 pub mod subnet;
 pub mod workload;
 
@@ -44,6 +42,7 @@ use crate::{
     adopt::Takeover,
     clusters::{ClusterSession, adoption},
     config::{SystemConfig, operation::SystemOperation},
+    connected::Connected,
     controller::{
         address_user::inventory::AddressInventory,
         client::Remote,
@@ -71,7 +70,6 @@ use names::{FAILED, FLAT_IP, OPERATOR, PROJECT, SUBNET_OBJECT};
 use pod::{NamespaceView, PodController, observe::PodView};
 use service::watches::ServiceWatches;
 use settings::FlatNetworkSettings;
-use sites::FlatSites;
 use subnet::{AcceptedLinks, SubnetSource, SubnetView, Subnets};
 use workload::FlatModes;
 
@@ -82,7 +80,8 @@ pub struct FlatNetwork;
 #[derive(Clone)]
 struct RunningFlatNetwork {
     means: Means,
-    sites: FlatSites,
+    /// The pods, and by them the subnets and addresses, of each.
+    sites: Connected<PodController>,
     judged: FlatClusters,
 }
 
@@ -111,7 +110,7 @@ impl system::System for FlatNetwork {
     fn start(&self, means: &Means) -> Arc<dyn RunningSystem> {
         Arc::new(RunningFlatNetwork {
             means: means.clone(),
-            sites: FlatSites::default(),
+            sites: Connected::default(),
             judged: FlatClusters::default(),
         })
     }
@@ -187,7 +186,7 @@ async fn serve(site: Arc<Site>, system: RunningFlatNetwork) {
     let pods = context::<PodView>(POD, &site, &events);
     let known = (&subnets.context().objects, &Objects::new());
     let pods = PodController::new(pods, &ips, known);
-    system.sites.add(&site.name, &pods);
+    system.sites.add(&site.name, Arc::downgrade(&pods));
     count(&site, "FlatNetworkSubnets", &subnets.context().objects);
     count(&site, "FlatNetworkIPs", &ips.context.objects);
     count(&site, "pods on flat networks", &pods.context.objects);

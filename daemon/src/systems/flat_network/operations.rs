@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use fipd_core::Ledger;
 use serde_json::{Value, json};
 
-use super::{pod::PodController, sites::FlatSites};
+use super::pod::PodController;
 use crate::{
     config::operation::{Column, ColumnLink, Does, Operations, Served, SystemOperation},
+    connected::Connected,
     controller::{conditions::READY, store::Key},
 };
 
@@ -70,9 +71,12 @@ const SUBNETS: &str = "subnets";
 const PODS: &str = "pods";
 
 /// The rows of a list, of all clusters that are served now.
-pub(super) fn rows(sites: &FlatSites, list: &SystemOperation) -> BTreeMap<String, Value> {
+pub(super) fn rows(
+    sites: &Connected<PodController>,
+    list: &SystemOperation,
+) -> BTreeMap<String, Value> {
     let mut rows = BTreeMap::new();
-    for (cluster, pods) in sites.connected() {
+    for (cluster, pods) in sites.all() {
         let found = match list.name {
             SUBNETS => subnets(&pods),
             _ => addresses(&pods),

@@ -35,7 +35,7 @@ use crate::controller::{
     confirm_absence::AbsenceCheck,
     context::Context,
     events::Events,
-    kind::{DAEMON_SET, DEPLOYMENT, JOB, Kind},
+    kind::{CRON_JOB, DAEMON_SET, DEPLOYMENT, JOB, Kind, STATEFUL_SET},
     meta::{Meta, View},
     queue::Next,
     reconcile::{self, Controller},
@@ -44,9 +44,6 @@ use crate::controller::{
     waiters::LedgerEvent,
 };
 use crate::validation::flat_network::{annotations::PodAddresses, labels};
-
-const STATEFUL_SET: Kind = Kind::namespaced("apis/apps/v1", "statefulsets", "StatefulSet");
-const CRON_JOB: Kind = Kind::namespaced("apis/batch/v1", "cronjobs", "CronJob");
 
 /// The kinds of workloads.
 const KINDS: [Kind; 5] = [DEPLOYMENT, DAEMON_SET, STATEFUL_SET, CRON_JOB, JOB];

@@ -17,7 +17,7 @@ use super::{
     settings::KubeFipSettings,
 };
 use crate::{
-    adopt::{AdoptLog, FindingKind, Takeover, TakeoverError, TakeoverReport},
+    adopt::{self, AdoptLog, FindingKind, Takeover, TakeoverError, TakeoverReport},
     clusters::{ClusterSession, adoption::complete_list},
     controller::{client::Remote, store::Key},
     guests::GuestBoard,
@@ -32,12 +32,7 @@ pub struct KubeFipTakeover {
 
 impl KubeFipTakeover {
     async fn report(&self, session: &ClusterSession) -> Result<TakeoverReport, TakeoverError> {
-        if !session.systems.contains(&System::kube_fip()) {
-            return Err(TakeoverError::NotServed(format!(
-                "cluster {} does not have the system kube-fip: its systems in the configuration lack \"kube-fip\"",
-                session.name
-            )));
-        }
+        adopt::require(session, &System::kube_fip())?;
         session.verify_identity().await?;
         let (client, all) = (|| session.client.clone(), ListParams::default);
         let ranges: Api<FloatingIPRange> = Api::all(client());
@@ -137,9 +132,7 @@ async fn program(session: &ClusterSession, remote: &Remote, report: &mut Takeove
     match original::running(remote, settings).await {
         Ok(None) => {}
         Ok(Some(program)) => {
-            let why = original::in_the_way(&program);
-            report.wrong(FindingKind::Program, program.to_string(), why.clone());
-            report.blockers.push(why);
+            report.in_the_way(program.to_string(), original::in_the_way(&program));
         }
         Err(error) => {
             report

@@ -2,12 +2,9 @@
 //!
 //! Where several Ranchers are connected every series has one label more, `cluster`: two of them may call their ranges alike.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Weak},
-};
+use std::{collections::BTreeMap, sync::Arc};
 
-use fipd_core::{Ledger, Pool, PoolUsage, Text, words};
+use fipd_core::{Ledger, Pool, PoolUsage, words};
 use parking_lot::Mutex;
 use prometheus_client::{
     metrics::{counter::Counter, family::Family},
@@ -20,6 +17,7 @@ use super::{
     range::RangeView,
 };
 use crate::{
+    connected::Connected,
     controller::store::Key,
     metrics::series::{Labels, Series, Values, encode_connected, live, with},
 };
@@ -115,31 +113,17 @@ impl VipCounts {
 /// The guests of every connected Rancher.
 #[derive(Clone, Default)]
 pub struct VipSites {
-    /// By the configured name of each.
-    guests: Arc<Mutex<BTreeMap<Text, Weak<VipGuests>>>>,
+    pub guests: Connected<VipGuests>,
     operations: ChartOperations,
 }
 
 impl VipSites {
-    pub fn add(&self, rancher: &Text, guests: &Arc<VipGuests>) {
-        let mut all = self.guests.lock();
-        all.insert(Text::clone(rancher), Arc::downgrade(guests));
-    }
-
     /// The counts of one more Rancher.
     pub fn counts(&self) -> VipCounts {
         VipCounts {
             operations: self.operations.clone(),
             ..VipCounts::default()
         }
-    }
-
-    pub fn connected(&self) -> Vec<(Text, Arc<VipGuests>)> {
-        let mut all = self.guests.lock();
-        all.retain(|_, guests| guests.strong_count() > 0);
-        let all = all.iter();
-        all.filter_map(|(name, guests)| Some((Text::clone(name), guests.upgrade()?)))
-            .collect()
     }
 }
 
@@ -155,7 +139,7 @@ pub fn register_own(registry: &mut Registry, sites: VipSites) {
         figures.add(guests, more);
     };
     own.register_collector(live(move |encoder| {
-        encode_connected(encoder, &sites.connected(), add, OwnFigures::series)
+        encode_connected(encoder, &sites.guests.all(), add, OwnFigures::series)
     }));
 }
 
@@ -166,7 +150,7 @@ pub fn register(registry: &mut Registry, sites: VipSites) {
         figures.add(guests, more);
     };
     family.register_collector(live(move |encoder| {
-        encode_connected(encoder, &sites.connected(), add, VipFigures::series)
+        encode_connected(encoder, &sites.guests.all(), add, VipFigures::series)
     }));
 }
 

@@ -146,7 +146,7 @@ async fn serve(site: Arc<Site>, system: RunningKubeFip) {
     });
     let known = fips.user.guests.set(Arc::downgrade(&guests));
     debug_assert!(known.is_ok(), "they have guests already");
-    system.sites.add(&site.name, &guests);
+    system.sites.guests.add(&site.name, Arc::downgrade(&guests));
     count(&site, "FloatingIPRanges", &ranges.context().objects);
     count(&site, "FloatingIPs", &fips.context().objects);
     watch(&site, &clusters, (&ranges, &fips, &guests), &mut tasks);

@@ -60,7 +60,7 @@ pub(super) static OPERATIONS: Operations = Operations {
 /// The ranges of all connected Ranchers. One that is no pool has no figures.
 pub(super) fn ranges(sites: &VipSites) -> BTreeMap<String, Value> {
     let mut rows = BTreeMap::new();
-    for (cluster, guests) in sites.connected() {
+    for (cluster, guests) in sites.guests.all() {
         guests.usages(|key, range, found| {
             let mut row = json!({
                 "cluster": &*cluster, "name": &*key.name, "range": range.spec.iprange,

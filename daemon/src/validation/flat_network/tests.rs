@@ -1,4 +1,5 @@
 mod asked;
+mod multus;
 mod neighbours;
 mod subnets;
 

@@ -26,13 +26,12 @@ use super::{
 };
 use crate::{
     adopt::{
-        AdoptLog, FindingKind, OriginalWorkload, Takeover, TakeoverError, TakeoverReport,
-        leases as lease_looks,
+        self, AdoptLog, FindingKind, OriginalWorkload, Takeover, TakeoverError, TakeoverReport,
     },
     clusters::{ClusterSession, adoption::complete_list, lenient::Lenient},
     controller::{
         client::Remote,
-        kind::{DEPLOYMENT, Kind, LEASE},
+        kind::{DEPLOYMENT, Kind},
         store::Key,
     },
     ipam::Ipam,
@@ -66,12 +65,7 @@ type IpamReport = TakeoverReport<IpamAction>;
 
 impl IpamTakeover {
     async fn report(&self, session: &ClusterSession) -> Result<IpamReport, TakeoverError> {
-        if !session.systems.contains(&System::cluster_api()) {
-            return Err(TakeoverError::NotServed(format!(
-                "cluster {} does not have the system cluster-api: its systems in the configuration lack \"cluster-api\"",
-                session.name
-            )));
-        }
+        adopt::require(session, &System::cluster_api())?;
         session.verify_identity().await?;
         let mut report = IpamReport {
             wording: ("changes", "made"),
@@ -150,24 +144,14 @@ impl IpamTakeover {
                     continue;
                 }
             };
-            if let Some(program) = found.filter(|one| one.replicas > 0) {
-                let why = format!(
-                    "{program} is to have pods, and both would give addresses: run `kubectl -n {namespace} scale deployment {name} --replicas=0`"
-                );
-                report.wrong(FindingKind::Program, program.to_string(), why.clone());
-                report.blockers.push(why);
+            let running = found.and_then(|one| Some((one.to_string(), one.gives_addresses()?)));
+            if let Some((program, why)) = running {
+                report.in_the_way(program, why);
             }
         }
         for lease in leases(settings) {
-            let target = [LEASE.target(&lease)];
-            let [holder] = lease_looks::look(remote, &self.me, &target, 1).await;
-            if let lease_looks::LeaseHolder::Other {
-                by, alive: true, ..
-            } = holder
-            {
-                let why = format!("{by} holds the Lease {lease} and renews it: stop that program");
-                report.wrong(FindingKind::Program, lease.to_string(), why.clone());
-                report.blockers.push(why);
+            if let Some(why) = adopt::leases::renewed_by_other(remote, &self.me, &lease).await {
+                report.in_the_way(lease.to_string(), why);
             }
         }
     }

@@ -35,22 +35,22 @@ use self::{
     resolve::{EndpointGroups, FlatSubject},
     slices::SlicePlan,
 };
-use super::{
-    networks::NetworkRef,
-    service::{observe::FlatServiceView, watches::ServiceWatches},
-};
-use crate::controller::{
-    Reconciled,
-    client::Patch,
-    context::Context,
-    events::Events,
-    kind::{ENDPOINT_SLICE, ENDPOINTS},
-    meta::Meta,
-    queue::Next,
-    reconcile::{self, Controller},
-    site::Site,
-    store::{Key, Objects, follow},
-    tasks::spawn,
+use super::service::{observe::FlatServiceView, watches::ServiceWatches};
+use crate::{
+    controller::{
+        Reconciled,
+        client::Patch,
+        context::Context,
+        events::Events,
+        kind::{ENDPOINT_SLICE, ENDPOINTS},
+        meta::Meta,
+        queue::Next,
+        reconcile::{self, Controller},
+        site::Site,
+        store::{Key, Objects, follow},
+        tasks::spawn,
+    },
+    validation::flat_network::multus::NetworkRef,
 };
 
 /// See the module.

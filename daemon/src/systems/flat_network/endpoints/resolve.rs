@@ -11,10 +11,8 @@ use k8s_openapi::{api::core::v1::ServicePort, apimachinery::pkg::util::intstr::I
 
 use crate::{
     controller::store::Key,
-    systems::flat_network::{
-        networks::NetworkRef,
-        service::observe::{FlatPodView, FlatServiceView, PodLabels},
-    },
+    systems::flat_network::service::observe::{FlatPodView, FlatServiceView, PodLabels},
+    validation::flat_network::multus::NetworkRef,
 };
 
 /// A Service that is to lead to addresses on the flat network.

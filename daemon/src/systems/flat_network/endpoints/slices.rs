@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     controller::{kind::ENDPOINT_SLICE, store::Key},
-    systems::flat_network::{networks::digest, service::plan::owner},
+    systems::flat_network::service::{name::digest, plan::owner},
 };
 
 /// Endpoints of one slice at most, as Kubernetes' controller has it.

@@ -1,43 +1,22 @@
-use fipd_core::System;
 use serde_json::json;
 
 use super::{
     resolve::testing::{pod, service},
     *,
 };
-use crate::{
-    clock,
-    clusters::testing,
-    controller::{
-        client::testing::{Asked, canned, serving},
-        kind::SERVICE,
-    },
-    ipam::Ipam,
-};
-
-type AllAsked = Arc<parking_lot::Mutex<Vec<Asked>>>;
+use crate::systems::flat_network::service::testing::{AllAsked, parts};
 
 async fn controller(
     answers: &[(&'static str, u16, &'static str)],
 ) -> (EndpointsController, AllAsked, impl Sized) {
-    let dir = tempfile::tempdir().unwrap();
-    let (ipam, writer) = Ipam::start(dir.path(), Arc::new(clock::now)).unwrap();
-    let (remote, asked) = canned(answers);
-    let (unused, _) = serving(|_| (200, json!({})));
-    let session = testing::session(unused.client(), &ipam).await;
-    let site = Arc::new(Site::new(session, System::claims()));
-    let quiet = || std::future::ready(());
-    let recorder = site.session.recorder.clone();
-    let events = Arc::new(Events::start(recorder, site.cancel(), quiet));
-    let watches = Arc::<ServiceWatches>::default();
-    let services = Arc::clone(&watches.services);
+    let (context, watches, asked, kept) = parts(answers).await;
     let controller = EndpointsController {
-        context: Context::new(SERVICE, site, remote, events, services),
+        context,
         watches,
         slices: Objects::new(),
         endpoints: Objects::new(),
     };
-    (controller, asked, (dir, writer))
+    (controller, asked, kept)
 }
 
 fn view(metadata: Value, spec: Value) -> FlatServiceView {

@@ -8,7 +8,7 @@
 //!
 //! A Service is looked at when it, its companion or a pod that it selects changes.
 
-mod name;
+pub mod name;
 pub mod observe;
 pub mod plan;
 mod pod_index;
@@ -135,5 +135,7 @@ impl CompanionController {
     }
 }
 
+#[cfg(test)]
+pub mod testing;
 #[cfg(test)]
 mod tests;

@@ -13,8 +13,10 @@ use k8s_openapi::{
 
 use crate::{
     controller::meta::{Meta, View},
-    systems::flat_network::networks::{Annotations, NetworkStatus},
-    validation::flat_network::annotations::PodAddresses,
+    validation::flat_network::{
+        annotations::{Annotations, PodAddresses},
+        multus::NetworkStatus,
+    },
 };
 
 /// Labels of a pod, or what a Service selects by them.

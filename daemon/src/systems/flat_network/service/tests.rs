@@ -1,36 +1,18 @@
-use fipd_core::System;
 use serde_json::json;
 
-use super::{observe::FlatPodView, *};
-use crate::{
-    clock,
-    clusters::testing,
-    controller::client::testing::{Asked, canned, serving},
-    ipam::Ipam,
+use super::{
+    observe::FlatPodView,
+    testing::{AllAsked, parts},
+    *,
 };
-
-type AllAsked = Arc<parking_lot::Mutex<Vec<Asked>>>;
 
 /// A controller over a server of canned answers.
 async fn controller(
     answers: &[(&'static str, u16, &'static str)],
 ) -> (CompanionController, AllAsked, impl Sized) {
-    let dir = tempfile::tempdir().unwrap();
-    let (ipam, writer) = Ipam::start(dir.path(), Arc::new(clock::now)).unwrap();
-    let (remote, asked) = canned(answers);
-    let (unused, _) = serving(|_| (200, json!({})));
-    let session = testing::session(unused.client(), &ipam).await;
-    let site = Arc::new(Site::new(session, System::claims()));
-    let quiet = || std::future::ready(());
-    let recorder = site.session.recorder.clone();
-    let events = Arc::new(Events::start(recorder, site.cancel(), quiet));
-    let watches = Arc::<ServiceWatches>::default();
-    let services = Arc::clone(&watches.services);
-    let controller = CompanionController {
-        context: Context::new(SERVICE, site, remote, events, services),
-        watches,
-    };
-    (controller, asked, (dir, writer))
+    let (context, watches, asked, kept) = parts(answers).await;
+    let controller = CompanionController { context, watches };
+    (controller, asked, kept)
 }
 
 fn service(name: &str) -> FlatServiceView {

@@ -18,8 +18,8 @@ use futures::future::BoxFuture;
 
 use crate::{
     adopt::{
-        AdoptLog, ChangeState, Looked, OriginalWorkload, Takeover, TakeoverError, TakeoverReport,
-        leases::LeaseHolder,
+        self, AdoptLog, ChangeState, Looked, OriginalWorkload, Takeover, TakeoverError,
+        TakeoverReport, leases::LeaseHolder,
     },
     clusters::ClusterSession,
     rules::{Command, RuleBoard, View},
@@ -55,12 +55,7 @@ impl RuleTakeover {
     }
 
     async fn report(&self, session: &ClusterSession) -> Result<RuleReport, TakeoverError> {
-        if !session.systems.contains(&System::ip_rule()) {
-            return Err(TakeoverError::NotServed(format!(
-                "cluster {} does not have the system ip-rule: its systems in the configuration lack \"ip-rule\"",
-                session.name
-            )));
-        }
+        adopt::require(session, &System::ip_rule())?;
         let found = observe::find(session, &self.me, &self.board).await?;
         Ok(judge::report(&found))
     }

@@ -1,13 +1,11 @@
 //! New secrets for projects, asked for by the project alone: which Rancher has it is found out.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Weak},
-};
+use std::sync::Weak;
 
 use fipd_core::Text;
 use futures::future::BoxFuture;
-use parking_lot::Mutex;
+
+use crate::connected::Connected;
 
 /// What a rotation did.
 #[derive(Debug)]
@@ -44,12 +42,12 @@ pub trait SecretRotator: Send + Sync {
 
 /// Those of all Ranchers; cheap to clone.
 #[derive(Clone, Default)]
-pub struct SecretRotators(Arc<Mutex<BTreeMap<Text, Weak<dyn SecretRotator>>>>);
+pub struct SecretRotators(Connected<dyn SecretRotator>);
 
 impl SecretRotators {
     /// Who rotates the secrets of a Rancher, for as long as it lives.
     pub fn set(&self, rancher: &Text, rotator: Weak<dyn SecretRotator>) {
-        self.0.lock().insert(Text::clone(rancher), rotator);
+        self.0.add(rancher, rotator);
     }
 
     /// Gives a project a new secret.
@@ -57,12 +55,7 @@ impl SecretRotators {
     /// # Errors
     /// Why nothing was changed.
     pub async fn rotate(&self, project: &str) -> Result<Rotated, RotateError> {
-        let mut found: Vec<(Text, Arc<dyn SecretRotator>)> = {
-            let all = self.0.lock();
-            all.iter()
-                .filter_map(|(rancher, rotator)| Some((Text::clone(rancher), rotator.upgrade()?)))
-                .collect()
-        };
+        let mut found = self.0.all();
         found.retain(|(_, rotator)| rotator.has_project(project));
         match found.as_slice() {
             [] => Err(RotateError::UnknownProject(project.to_owned())),
@@ -80,6 +73,8 @@ impl SecretRotators {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     /// A cluster manager with one project.
