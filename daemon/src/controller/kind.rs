@@ -1,11 +1,8 @@
 //! A kind of objects as the API server names it, and the objects of it.
 
-use std::time::Duration;
-
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{Api, Client, Resource};
 use serde_json::Value;
-use tokio::time::Instant;
 
 use super::{
     client::{CallError, Remote, Target},
@@ -13,10 +10,6 @@ use super::{
     store::Key,
 };
 use crate::clusters::lenient::{Lenient, ServedVersion};
-
-/// How long a kind must be missing before the cluster is taken to lack it: an API server that starts serves its own kinds before
-/// those of custom resources.
-const MISSING_FOR: Duration = Duration::from_secs(10);
 
 /// A kind in the version of its API that fipd prefers, or that the cluster serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,22 +113,14 @@ impl Kind {
         Ok(None)
     }
 
-    /// The same, once the cluster serves it in any of them; `lacking` is called each time it is found to have served none for
-    /// [`MISSING_FOR`].
+    /// The same, once the cluster serves it in any of them; `lacking` is called whenever it serves none.
     pub async fn wait_served(self, remote: &Remote, lacking: impl Fn()) -> Self {
         let mut pauses = retries();
-        let mut missing_since = None;
         loop {
             match self.served(remote).await {
                 Ok(Some(kind)) => return kind,
-                Ok(None) => {
-                    let since = *missing_since.get_or_insert_with(Instant::now);
-                    if since.elapsed() >= MISSING_FOR {
-                        lacking();
-                    }
-                }
+                Ok(None) => lacking(),
                 Err(error) => {
-                    missing_since = None;
                     tracing::warn!(%error, "which API version is served is not known; it is tried again")
                 }
             }
