@@ -7,7 +7,7 @@ use std::{
     collections::BTreeMap,
     io::{self, ErrorKind},
     os::unix::{
-        fs::{MetadataExt as _, PermissionsExt as _},
+        fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _},
         net::UnixListener,
     },
     path::{Path, PathBuf},
@@ -161,6 +161,11 @@ impl Listening {
         match std::os::unix::net::UnixStream::connect(path) {
             Ok(_) => return Err(SocketError::InUse(path.to_owned())),
             Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
+                let there = std::fs::symlink_metadata(path).map_err(failed)?;
+                if !there.file_type().is_socket() {
+                    let why = "a file that is no socket is there, which stays; choose another path";
+                    return Err(failed(io::Error::new(ErrorKind::AlreadyExists, why)));
+                }
                 std::fs::remove_file(path).map_err(failed)?;
             }
             Err(error) if error.kind() == ErrorKind::NotFound => {}
@@ -222,6 +227,11 @@ mod tests {
         drop(UnixListener::bind(&path).unwrap());
         assert!(path.exists());
         assert!(Listening::open(None, &path, 0o660).is_ok());
+        let file = dir.path().join("fipd.toml");
+        std::fs::write(&file, "kept").unwrap();
+        let error = Listening::open(None, &file, 0o660).unwrap_err().to_string();
+        assert!(error.contains("no socket"), "{error}");
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "kept");
     }
 
     #[tokio::test]

@@ -33,11 +33,13 @@ async fn change(body: String) -> Response {
         return (StatusCode::BAD_REQUEST, why).into_response();
     };
     let level = translated(&given);
-    match logging::set_level(level) {
-        Ok(()) => {
-            tracing::warn!(level, "the log level was changed at its socket");
-            "OK\n".into_response()
-        }
+    let changed = logging::check_level(level).and_then(|()| {
+        // Under the level before: the new one may have no room for it.
+        tracing::warn!(level, "the log level is changed at its socket");
+        logging::set_level(level)
+    });
+    match changed {
+        Ok(()) => "OK\n".into_response(),
         Err(error) => (StatusCode::BAD_REQUEST, format!("{error}\n")).into_response(),
     }
 }

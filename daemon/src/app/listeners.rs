@@ -44,7 +44,6 @@ impl Listeners {
         stop: &CancellationToken,
     ) -> Result<Self, AppError> {
         let socket = open_sockets(tasks, settings, passed, stop)?;
-        serve_log_level(tasks, settings, stop)?;
         let port = Port::bind(settings.tls().listen)?;
         let extra = bind_extra(&settings.config.listeners)?;
         let certificate = Certificate::start(settings).await?;
@@ -115,24 +114,27 @@ pub fn open_sockets(
         tracing::warn!("systemd has no socket for CNI plugins: they get no answer");
     }
     let socket = Socket::open(admins, &settings.socket)?;
+    serve_log_level(tasks, settings, stop);
     for name in passed.left() {
         tracing::warn!(name, "systemd passed a socket that fipd has no use for");
     }
     Ok(socket)
 }
 
-/// The socket that reads and changes the level of the log, where there is to be one.
-fn serve_log_level(
-    tasks: &mut Tasks,
-    settings: &Settings,
-    stop: &CancellationToken,
-) -> Result<(), SocketError> {
+/// The socket that reads and changes the level of the log, where there is to be one. Nothing else waits for it.
+fn serve_log_level(tasks: &mut Tasks, settings: &Settings, stop: &CancellationToken) {
     let Some(path) = &settings.config.log_socket else {
-        return Ok(());
+        return;
     };
-    let serving = Socket::open(None, path)?.serve(api::log_level::router(), stop.clone());
-    tasks.spawn(async { serving.await.map_err(|error| error.to_string()) });
-    Ok(())
+    match Socket::open(None, path) {
+        Ok(socket) => {
+            let serving = socket.serve(api::log_level::router(), stop.clone());
+            tasks.spawn(async { serving.await.map_err(|error| error.to_string()) });
+        }
+        Err(error) => tracing::warn!(
+            "log-socket: {error}; the level is not changed there until fipd starts with a path that works"
+        ),
+    }
 }
 
 fn bind_extra(listeners: &[Listener]) -> Result<Vec<(Port, Listener)>, ListenError> {
