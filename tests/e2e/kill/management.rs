@@ -33,7 +33,8 @@ const BEFORE: u32 = 3;
 const SERVED: (usize, usize) = (12, 4);
 /// Claims that are left at the end, at most: all of them have an address then.
 const LEFT: usize = 20;
-const DEADLINE: Duration = Duration::from_secs(180);
+/// What a claim without a finalizer leaves is taken away after a second look, and its address after two lists.
+const DEADLINE: Duration = Duration::from_secs(300);
 
 /// What can be killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

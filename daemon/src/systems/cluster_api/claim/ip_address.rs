@@ -283,6 +283,7 @@ pub async fn without_claim(claims: &IpClaimController, key: &Key) -> Reconciled 
         return release_unclaimed(claims, key).await;
     }
     if claim.is_some() {
+        claims.missing.forget(key);
         return Ok(Next::Done);
     }
     if there.meta.is_terminating() {
@@ -290,22 +291,40 @@ pub async fn without_claim(claims: &IpClaimController, key: &Key) -> Reconciled 
         remove(claims, key, &there).await?;
         return Ok(Next::Done);
     }
-    if was_allocated(claims, key) {
-        // Its claim went before fipd's finalizer was on that. The garbage collector leaves what its pool still owns.
-        remove(claims, key, &there).await?;
-        return Ok(Next::Done);
+    if is_left_over(claims, key, &there) {
+        return remove_left_over(claims, key, &there).await;
     }
     reserve(claims, key, &there).await
 }
 
-/// Whether a claim of this name got a lease, other than an IPAddress that was there before its claim.
-fn was_allocated(claims: &IpClaimController, key: &Key) -> bool {
+/// Whether it shows what a claim of this name had, which went before fipd's finalizer was on that.
+fn is_left_over(claims: &IpClaimController, key: &Key, there: &AddressView) -> bool {
     let identity = claims.context.identity(key);
-    claims.context.read(|ledger| {
-        let leases = ledger.leases_of(&identity);
-        let mut owners = leases.iter().filter_map(|lease| lease.owner());
-        owners.any(|owner| !owner.instance.is_empty())
-    })
+    let was_allocated = |ledger: &Ledger| {
+        ledger.leases_of(&identity).iter().any(|lease| {
+            let of_claim = lease
+                .owner()
+                .is_some_and(|owner| !owner.instance.is_empty());
+            of_claim && there.address == Some(lease.key.address)
+        })
+    };
+    there.meta.has_finalizer(PROTECT_ADDRESS) && claims.context.read(was_allocated)
+}
+
+/// Takes it away once a second look finds no claim either: a restore may write the claim after its IPAddress. The garbage collector
+/// leaves what a pool owns. The lease is released where the claim is absent from two lists.
+async fn remove_left_over(
+    claims: &IpClaimController,
+    key: &Key,
+    there: &AddressView,
+) -> Reconciled {
+    let claim = claim_target(claims, key);
+    let look = async { claims.context.remote.get::<Value>(&claim).await };
+    if let Some(wait) = claims.missing.confirm(key, look).await? {
+        return Ok(Next::After(wait));
+    }
+    remove(claims, key, there).await?;
+    Ok(Next::Done)
 }
 
 async fn release_unclaimed(claims: &IpClaimController, key: &Key) -> Reconciled {
