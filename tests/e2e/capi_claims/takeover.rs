@@ -1,6 +1,9 @@
 //! A site as the in-cluster provider and capi-vip-allocator leave it, taken over and left again. Neither program can be had
 //! here: its objects are written as the contract has them.
 
+use kube::api::{Api, DynamicObject};
+use kube::core::{ApiResource, GroupVersionKind};
+
 use super::*;
 
 const OLDER: &str = "v1alpha1";
@@ -50,6 +53,60 @@ fn webhook(kind: &str, name: &str) -> String {
         }],
     })
     .to_string()
+}
+
+/// A pool, asked for in the older version.
+async fn older_pool(plane: &ControlPlane, name: &str) -> kube::Result<Value> {
+    let gvk = GroupVersionKind::gvk("ipam.cluster.x-k8s.io", OLDER, POOL);
+    let resource = ApiResource::from_gvk(&gvk);
+    let client = plane.client().await.unwrap();
+    let api: Api<DynamicObject> = Api::namespaced_with(client, "default", &resource);
+    Ok(json!(api.get(name).await?))
+}
+
+/// Pools are read and written in both versions, and nothing of either is lost.
+async fn converts(plane: &ControlPlane, objects: &IpamObjects) {
+    let older = json!({
+        "apiVersion": format!("ipam.cluster.x-k8s.io/{OLDER}"), "kind": POOL,
+        "metadata": { "name": "older", "namespace": "default" },
+        "spec": { "subnet": "10.6.0.0/24", "gateway": "10.6.0.1" },
+    });
+    let made = wait_until("a pool is made in the older version", DEADLINE, || async {
+        let made = plane.apply(&older.to_string()).await;
+        made.map_err(|error| format!("{error:#}"))
+    });
+    made.await.unwrap();
+    let newer = objects.get(POOL, "default/older").await.unwrap().unwrap();
+    assert_eq!(newer["spec"]["addresses"], json!(["10.6.0.1-10.6.0.254"]));
+    let excluded = json!({ "spec": { "excludedAddresses": ["10.6.0.7"] } });
+    objects
+        .merge(POOL, "default/older", excluded)
+        .await
+        .unwrap();
+    let shown = older_pool(plane, "older").await.unwrap();
+    assert_eq!(shown["spec"], older["spec"], "{shown}");
+    plane.apply(&older.to_string()).await.unwrap();
+    let newer = objects.get(POOL, "default/older").await.unwrap().unwrap();
+    assert_eq!(
+        newer["spec"]["excludedAddresses"],
+        json!(["10.6.0.7"]),
+        "{newer}"
+    );
+    // One that was stored in the newer form, and one that makes no sense.
+    let old = older_pool(plane, "old").await.unwrap();
+    assert_eq!(
+        old["spec"]["addresses"],
+        json!(["10.5.0.10-10.5.0.20"]),
+        "{old}"
+    );
+    let mut wrong = older.clone();
+    wrong["metadata"]["name"] = json!("wrong");
+    wrong["spec"]["subnet"] = json!("10.6.0.0");
+    let refused = plane.apply(&wrong.to_string()).await.unwrap_err();
+    assert!(
+        format!("{refused:#}").contains("spec.subnet"),
+        "{refused:#}"
+    );
 }
 
 #[tokio::test]
@@ -138,10 +195,13 @@ async fn a_site_of_the_stock_provider_is_taken_over_and_left_again() {
     })
     .await
     .unwrap();
+    // Somebody writes pools in the older version: fipd converts them.
     let definition = objects.definition(PLURAL).await.unwrap();
-    assert_eq!(
-        definition["spec"]["conversion"]["strategy"], "None",
-        "{done}"
+    let client = &definition["spec"]["conversion"]["webhook"]["clientConfig"];
+    let url = client["url"].as_str().unwrap_or_default();
+    assert!(
+        url.ends_with("/hooks/management/pools/convert"),
+        "{done}: {client}"
     );
     assert_eq!(
         definition["status"]["storedVersions"],
@@ -154,6 +214,17 @@ async fn a_site_of_the_stock_provider_is_taken_over_and_left_again() {
         (&old["spec"]["prefix"], &old["spec"]["start"]),
         (&json!(24), &Value::Null)
     );
+
+    converts(&plane, &objects).await;
+    // Once nobody does the older version ends.
+    let none = json!({ "metadata": { "managedFields": [{}] } });
+    for path in ["default/old", "default/older"] {
+        objects.merge(POOL, path, none.clone()).await.unwrap();
+    }
+    fipd.cli(adopt).await.unwrap().success().unwrap();
+    let definition = objects.definition(PLURAL).await.unwrap();
+    assert_eq!(definition["spec"]["conversion"]["strategy"], "None");
+    assert!(older_pool(&plane, "old").await.is_err());
 
     // What was in use stays with who has it; of two with one address one contends.
     objects.claim("default/new", (POOL, "net")).await.unwrap();

@@ -11,7 +11,7 @@ use super::{
         observe::{AddressView, IpClaimView},
         status, wish,
     },
-    hook,
+    conversion, hook,
     names::{DEFAULT_PORT, HOOKS_GROUP, HOOKS_VERSION},
     settings::ClusterApiSettings,
     vip::{
@@ -162,6 +162,12 @@ pub fn hooks(bytes: &[u8]) {
         assert_eq!(answer["kind"], format!("{hook}Response"));
         assert_eq!(answer["apiVersion"], version);
     }
+    let answer = conversion::answer(bytes);
+    let result = &answer["response"]["result"];
+    assert!(
+        result["status"] == "Success" || result["message"].is_string(),
+        "{answer}"
+    );
     let mut parts = bytes.splitn(2, |byte| *byte == b'\n');
     let path = String::from_utf8_lossy(parts.next().unwrap_or_default());
     ask(&path, parts.next().unwrap_or_default());

@@ -2,10 +2,12 @@
 
 use fipd_core::System;
 use fipd_crds::labels::FIELD_MANAGER;
-use serde_json::Value;
+use futures::future::BoxFuture;
+use serde_json::{Value, json};
 
 use super::{
     claim::wish::sort_of,
+    conversion::{OLDER, definition},
     names::{
         ADDRESS_OBJECT, CLAIM, EXTENSION_CONFIG, GLOBAL_POOL, GLOBAL_PREFIX_POOL, GRACE_ENDS, POOL,
         PREFIX_POOL, PROTECT_ADDRESS, PROTECT_POOL, RELEASE_ADDRESS, WATCH_FILTER,
@@ -13,8 +15,13 @@ use super::{
     settings::ClusterApiSettings,
 };
 use crate::{
-    controller::{kind::Kind, store::Key},
-    detach::{Leaving, Leftover, Marks, Named, Past, has_webhook},
+    controller::{
+        client::Remote,
+        kind::{CUSTOM_RESOURCE_DEFINITION, Kind},
+        owned::identify,
+        store::Key,
+    },
+    detach::{Does, Found, Leaving, Leftover, Marks, Named, Past, Step, has_webhook},
 };
 
 /// See the module.
@@ -49,6 +56,24 @@ impl Leaving for ClusterApiLeaving {
         &LEFTOVERS
     }
 
+    /// Nobody converts pools once fipd is gone.
+    fn first<'a>(&'a self, remote: &'a Remote, past: &'a Past) -> BoxFuture<'a, Found> {
+        Box::pin(async move {
+            let mut found = Found::default();
+            if !was_on(past) || !of(past).serves_in_cluster_kinds() {
+                return found;
+            }
+            for kind in [POOL, GLOBAL_POOL] {
+                let target = definition::target(kind.plural);
+                match remote.get::<Value>(&target).await {
+                    Ok(there) => found.steps.extend(there.and_then(|there| ending(&there))),
+                    Err(error) => found.missed(&target.to_string(), &error, true),
+                }
+            }
+            found
+        })
+    }
+
     fn marks(&self) -> Marks {
         Marks {
             finalizers: vec![RELEASE_ADDRESS, PROTECT_ADDRESS, PROTECT_POOL],
@@ -64,6 +89,31 @@ impl Leaving for ClusterApiLeaving {
             .map(|lease| (lease, held))
             .collect()
     }
+}
+
+/// What ends the conversion by fipd, and the version that needs it.
+fn ending(there: &Value) -> Option<Step> {
+    if !definition::is_by_fipd(there) {
+        return None;
+    }
+    let (key, uid) = identify(there)?;
+    let mut versions = there["spec"]["versions"].clone();
+    for version in versions.as_array_mut().into_iter().flatten() {
+        if version["name"] == OLDER {
+            version["served"] = json!(false);
+        }
+    }
+    let patch = json!({
+        "metadata": { "uid": uid, "resourceVersion": there["metadata"]["resourceVersion"] },
+        "spec": { "versions": versions, "conversion": definition::none() },
+    });
+    let taken = vec![format!("the conversion by fipd and version {OLDER}")];
+    Some(Step {
+        object: format!("{} {}", CUSTOM_RESOURCE_DEFINITION.kind, key.name),
+        does: Does::Marks(taken, patch),
+        target: CUSTOM_RESOURCE_DEFINITION.target(&key),
+        uid,
+    })
 }
 
 /// Claims and IPAddresses: other providers have finalizers of these names too.
@@ -125,10 +175,35 @@ fn was_on(past: &Past) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
     use crate::systems::cluster_api::settings::InClusterKinds;
+
+    #[test]
+    fn nobody_asks_for_a_version_that_fipd_alone_converts() {
+        let definition = |conversion: Value| {
+            json!({
+                "metadata": { "name": "inclusterippools.ipam.cluster.x-k8s.io", "uid": "u", "resourceVersion": "7" },
+                "spec": {
+                    "versions": [{ "name": "v1alpha2", "served": true }, { "name": "v1alpha1", "served": true }],
+                    "conversion": conversion,
+                },
+            })
+        };
+        let ours = json!({ "strategy": "Webhook", "webhook": { "clientConfig": { "url": "https://f/hooks/m/pools/convert" } } });
+        let step = ending(&definition(ours)).expect("a step");
+        let Does::Marks(_, patch) = step.does else {
+            panic!("{step:?}");
+        };
+        let served: Vec<_> = ["0", "1"]
+            .iter()
+            .map(|at| patch.pointer(&format!("/spec/versions/{at}/served")))
+            .collect();
+        assert_eq!(served, [Some(&json!(true)), Some(&json!(false))]);
+        assert_eq!(patch["spec"]["conversion"], definition::none());
+        for other in [definition::none(), json!({ "strategy": "Webhook" })] {
+            assert_eq!(ending(&definition(other)), None);
+        }
+    }
 
     /// Other providers have finalizers of the same names on what they serve.
     #[test]

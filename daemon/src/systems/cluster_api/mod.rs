@@ -16,6 +16,7 @@ mod admission;
 mod adopt;
 pub mod claim;
 mod compat;
+mod conversion;
 mod extension;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
@@ -147,6 +148,9 @@ impl RunningSystem for RunningClusterApi {
     fn hook(&self, cluster: &str, path: &str, body: &[u8]) -> Option<Value> {
         let began = Instant::now();
         let settings = self.settings.read();
+        if path == conversion::PATH {
+            return settings.get(cluster).map(|_| conversion::answer(body));
+        }
         let answer = hook::answer(settings.get(cluster)?, path, body, clock::now())?;
         if answer["kind"] == format!("{}Response", hook::BEFORE_CREATE) {
             let meant = HookAnswer::of(&answer);
@@ -167,6 +171,7 @@ impl RunningSystem for RunningClusterApi {
         Some(Arc::new(IpamTakeover {
             ipam: self.means.ipam.clone(),
             me: self.means.me.clone(),
+            own: self.means.endpoint.clone(),
         }))
     }
 
@@ -260,6 +265,7 @@ async fn serve(site: Arc<Site>, system: RunningClusterApi) {
         // The original's webhook goes once this one is in force, and until then may keep pools from being read and written.
         let (webhook, own) = (&settings.webhook, &system.means.endpoint);
         webhook::keep(&admission::ASKS, webhook, own, &site, &events, &mut tasks);
+        conversion::definition::keep(&site, own, &mut tasks);
     }
     let known = async {
         pools.completed().await;

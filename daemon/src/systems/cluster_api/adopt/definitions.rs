@@ -1,5 +1,5 @@
 //! The definitions of the in-cluster provider name its Service for conversion: once it is gone, nobody reads or writes a pool
-//! of an older version.
+//! of an older version. fipd converts in its place for as long as somebody writes pools in that.
 
 use fipd_crds::cluster_api::{InClusterIPPoolV1Alpha1Spec, to_v1alpha2};
 use serde_json::{Value, json};
@@ -8,28 +8,41 @@ use super::{IpamAction, IpamReport};
 use crate::{
     adopt::FindingKind,
     controller::{
-        client::{CallError, Patch, Remote, Target},
-        kind::{CUSTOM_RESOURCE_DEFINITION, Kind},
+        client::{CallError, Patch, Remote},
+        kind::Kind,
         owned::identify,
     },
-    systems::cluster_api::names::{IN_CLUSTER, IPAM_GROUP, POOL_VERSION},
+    systems::cluster_api::{
+        conversion::{
+            OLDER, ONLY_OLDER,
+            definition::{is_by_fipd, none, target},
+        },
+        names::{IN_CLUSTER, IPAM_GROUP, POOL_VERSION},
+    },
 };
 
-const OLDER: &str = "v1alpha1";
 /// In a schema: fields that it does not know are kept.
 const PRESERVE: &str = "x-kubernetes-preserve-unknown-fields";
 const OLDER_API: &str = "apis/ipam.cluster.x-k8s.io/v1alpha1";
 
-fn target(plural: &str) -> Target {
-    CUSTOM_RESOURCE_DEFINITION.named("", &format!("{plural}.{IPAM_GROUP}"))
-}
-
 /// Which definitions have to change, and whether their objects are `writable`.
 pub(super) async fn look(remote: &Remote, writable: bool, report: &mut IpamReport) {
-    let does = "its objects are rewritten in v1alpha2, v1alpha1 is served no more, and the original's conversion webhook goes";
+    let does = "its objects are rewritten in v1alpha2, and the original's conversion webhook goes; v1alpha1 is served by fipd's own, which \
+                needs [api] advertise, where somebody writes them in that, and no more elsewhere";
     for kind in IN_CLUSTER {
         let found: Result<Option<Value>, _> = remote.get(&target(kind.plural)).await;
         match found {
+            Ok(Some(found)) if is_by_fipd(&found) => match is_asked_for(remote, kind).await {
+                Ok(true) => {}
+                Ok(false) => {
+                    let name = format!("CustomResourceDefinition {}.{IPAM_GROUP}", kind.plural);
+                    let does = "v1alpha1 is served no more: nobody writes its objects in that";
+                    report.act(name, does, IpamAction::Definition(kind.plural));
+                }
+                Err(error) => report
+                    .unseen
+                    .push(format!("the objects of {}: {error}", kind.kind)),
+            },
             Ok(Some(found)) if is_original(&found) => {
                 let name = format!("CustomResourceDefinition {}.{IPAM_GROUP}", kind.plural);
                 match writable {
@@ -67,18 +80,17 @@ fn is_original(definition: &Value) -> bool {
 
 /// Nothing is converted while its objects are rewritten, so each is read as it was stored; and whoever writes one meanwhile, such
 /// as a controller of fipd's, keeps the fields of the older form.
-pub(super) async fn take(remote: &Remote, plural: &'static str) -> Result<(), CallError> {
+/// Afterwards `conversion` is in force where somebody writes them in the older version.
+pub(super) async fn take(
+    remote: &Remote,
+    plural: &'static str,
+    conversion: Option<Value>,
+) -> Result<(), CallError> {
     let Some(kind) = IN_CLUSTER.into_iter().find(|kind| kind.plural == plural) else {
         return Ok(());
     };
-    let none = json!({ "strategy": "None", "webhook": null });
-    edit(
-        remote,
-        plural,
-        |versions| keep_unknown(versions, true),
-        none,
-    )
-    .await?;
+    let keep = |versions: &mut Value| keep_unknown(versions, true);
+    edit(remote, plural, keep, none()).await?;
     let older = Kind {
         api: OLDER_API,
         ..kind
@@ -88,7 +100,9 @@ pub(super) async fn take(remote: &Remote, plural: &'static str) -> Result<(), Ca
     } else {
         kind
     };
+    let mut asked = false;
     for object in remote.list(&read_as.all(), "").await? {
+        asked |= is_written_in_older(&object);
         let Some((key, uid)) = identify(&object) else {
             continue;
         };
@@ -101,16 +115,33 @@ pub(super) async fn take(remote: &Remote, plural: &'static str) -> Result<(), Ca
             Err(error) => return Err(error),
         }
     }
-    let end_older = |versions: &mut Value| {
+    let conversion = conversion.filter(|_| asked);
+    let is_served = conversion.is_some();
+    let change = |versions: &mut Value| {
         keep_unknown(versions, false);
-        version(versions, OLDER, |one| one["served"] = json!(false));
+        version(versions, OLDER, |one| one["served"] = json!(is_served));
     };
-    edit(remote, plural, end_older, json!({})).await?;
+    edit(remote, plural, change, conversion.unwrap_or_else(none)).await?;
     let stored = json!({ "status": { "storedVersions": [POOL_VERSION] } });
     remote
         .patch_status_seen::<Value>(&target(plural), Patch::Merge, &stored)
         .await
         .map(drop)
+}
+
+/// Whether somebody writes objects of the kind in the older version.
+async fn is_asked_for(remote: &Remote, kind: Kind) -> Result<bool, CallError> {
+    let written = |object: Value| is_written_in_older(&object).then_some(());
+    let written = remote.list_kept(&kind.all(), "", written).await?;
+    Ok(!written.is_empty())
+}
+
+/// Whether somebody wrote fields of the object in the older version.
+fn is_written_in_older(object: &Value) -> bool {
+    let managers = object["metadata"]["managedFields"].as_array();
+    let older = format!("{IPAM_GROUP}/{OLDER}");
+    let mut managers = managers.into_iter().flatten();
+    managers.any(|one| one["apiVersion"] == older)
 }
 
 /// Changes the versions of a definition and how it converts; not over an edit that was not read.
@@ -156,13 +187,11 @@ fn keep_unknown(versions: &mut Value, keep: bool) {
 
 /// What a pool of the older form is in the newer one; `None`: it has that form already.
 fn converted(spec: &Value) -> Option<Value> {
-    let is_older = ["subnet", "start", "end"]
-        .iter()
-        .any(|field| spec.get(field).is_some());
+    let is_older = ONLY_OLDER.iter().any(|field| spec.get(field).is_some());
     let older: InClusterIPPoolV1Alpha1Spec = serde_json::from_value(spec.clone()).ok()?;
     let newer = to_v1alpha2(&older).ok().filter(|_| is_older)?;
     let mut newer = serde_json::to_value(newer).ok()?;
-    for field in ["subnet", "start", "end"] {
+    for field in ONLY_OLDER {
         newer[field] = Value::Null;
     }
     Some(newer)

@@ -19,6 +19,7 @@ use kube::api::ListParams;
 
 use super::{
     claim::{observe::AddressView, wish},
+    conversion::definition::by_fipd,
     leases,
     names::{ADDRESS_OBJECT, CLAIM, CLUSTER},
     settings::ClusterApiSettings,
@@ -31,6 +32,7 @@ use crate::{
     clusters::{ClusterSession, adoption::complete_list, lenient::Lenient},
     controller::{
         client::Remote,
+        endpoint::OwnEndpoint,
         kind::{DEPLOYMENT, Kind},
         store::Key,
     },
@@ -46,6 +48,7 @@ pub struct IpamTakeover {
     pub ipam: Ipam,
     /// What this daemon calls itself in Leases.
     pub me: Text,
+    pub own: OwnEndpoint,
 }
 
 /// What the takeover changes.
@@ -219,26 +222,28 @@ impl IpamTakeover {
                 let why = "not begun: the original's webhooks still refuse every write of a pool";
                 return Err(why.to_owned());
             }
-            let done = act(remote, &log.session.name, &action).await;
+            let done = self.act(remote, &log.session.name, &action).await;
             refuses.fetch_or(is_webhook && done.is_err(), Ordering::Relaxed);
             done
         };
         log.carry_out(&mut report.changes, act).await;
         Ok(report)
     }
-}
 
-async fn act(remote: &Remote, cluster: &str, action: &IpamAction) -> Result<(), String> {
-    match action {
-        IpamAction::Definition(plural) => {
-            let taken = definitions::take(remote, plural).await;
-            taken.map_err(|error| error.to_string())
+    async fn act(&self, remote: &Remote, cluster: &str, action: &IpamAction) -> Result<(), String> {
+        match action {
+            IpamAction::Definition(plural) => {
+                let conversion = by_fipd(&self.own, cluster).await;
+                let conversion = conversion.map_err(|error| error.to_string())?;
+                let taken = definitions::take(remote, plural, conversion).await;
+                taken.map_err(|error| error.to_string())
+            }
+            IpamAction::Webhook {
+                mutating,
+                name,
+                uid,
+            } => webhooks::remove(remote, cluster, (*mutating, name), uid).await,
         }
-        IpamAction::Webhook {
-            mutating,
-            name,
-            uid,
-        } => webhooks::remove(remote, cluster, (*mutating, name), uid).await,
     }
 }
 
