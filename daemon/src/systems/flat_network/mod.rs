@@ -27,7 +27,7 @@ mod shared_pods;
 pub mod subnet;
 pub mod workload;
 
-use std::{collections::BTreeMap, fmt::Debug, sync::Arc};
+use std::{collections::BTreeMap, fmt::Debug, sync::Arc, time::Duration};
 
 use fipd_core::System;
 use fipd_crds::flat_network::{FlatNetworkIP, FlatNetworkSubnet};
@@ -71,7 +71,10 @@ use pod::{NamespaceView, PodController, observe::PodView};
 use service::watches::ServiceWatches;
 use settings::FlatNetworkSettings;
 use subnet::{AcceptedLinks, SubnetSource, SubnetView, Subnets};
-use workload::FlatModes;
+use workload::{FlatModes, Workloads};
+
+/// How long reservations may take before pods are served.
+const RESERVED_WITHIN: Duration = Duration::from_secs(10);
 
 /// The system.
 pub struct FlatNetwork;
@@ -215,11 +218,17 @@ async fn serve(site: Arc<Site>, system: RunningFlatNetwork) {
     }
     subnets.context().queue_all();
     follow_pools(&subnets, &mut tasks);
+    let workloads = begin_workloads(&site, &events, &pods, &mut tasks);
+    // Addresses that they name are theirs before a pod that takes any gets one.
+    let reserved = workloads.reserved(RESERVED_WITHIN);
+    if cancel.run_until_cancelled(reserved).await.is_none() {
+        return;
+    }
     reconcile::follow_and_work(&ips, &mut tasks);
     if !begin_pods(&pods, &mut tasks).await {
         return;
     }
-    follow_up(&site, &events, (&pods, &services), &mut tasks);
+    follow_up(&site, &events, &services, &mut tasks);
     let facts = Arc::new(ClusterFacts(Arc::clone(&pods)));
     system.judged.add(&site.name, facts);
     adoption::keep(&site.session, &site.system, &inventory).await;
@@ -241,11 +250,11 @@ async fn begin_pods(pods: &Arc<PodController>, tasks: &mut JoinSet<()>) -> bool 
     true
 }
 
-/// What follows from the addresses of pods: Services, Ingresses, attachments, and labels and reservations of workloads.
+/// What follows from the addresses of pods: Services, Ingresses and attachments.
 fn follow_up(
     site: &Arc<Site>,
     events: &Arc<Events>,
-    (pods, services): (&Arc<PodController>, &Arc<ServiceWatches>),
+    services: &Arc<ServiceWatches>,
     tasks: &mut JoinSet<()>,
 ) {
     services.follow(site, tasks);
@@ -254,6 +263,15 @@ fn follow_up(
     ingress::start(site, events, services, tasks);
     let config = site.settings::<FlatNetworkSettings>().attachment();
     attachment::start(site, events, &config, tasks);
+}
+
+/// Labels and reservations of workloads, which the pods know of.
+fn begin_workloads(
+    site: &Arc<Site>,
+    events: &Arc<Events>,
+    pods: &Arc<PodController>,
+    tasks: &mut JoinSet<()>,
+) -> Workloads {
     let (subnets, namespace) = (Arc::clone(&pods.subnets), pods.settings.namespace.clone());
     let modes: FlatModes = Arc::new(move |name| {
         let subnet = subnets.get(&Key::new(&namespace, name))?;
@@ -262,7 +280,8 @@ fn follow_up(
     let known = (&modes, &pods.ips.context.objects);
     let workloads = workload::start(site, events, known, tasks);
     pods.ips.user.tell_workloads(workloads.clone());
-    pods.tell_workloads(workloads);
+    pods.tell_workloads(workloads.clone());
+    workloads
 }
 
 /// Follows the objects of the cluster, and tells the pods of them.

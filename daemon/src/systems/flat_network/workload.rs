@@ -64,6 +64,8 @@ pub struct WorkloadView {
     pub labels: BTreeMap<&'static str, String>,
     /// What its pods ask for; `None`: they are on no flat network.
     pub ask: Option<PodAddresses>,
+    /// What they ask for makes no sense.
+    pub is_malformed: bool,
     /// A Job that is over, or that something else made, for which the addresses are kept.
     pub keeps_nothing: bool,
 }
@@ -241,7 +243,11 @@ impl Controller for WorkloadController {
             return self.release_absent(key).await;
         };
         self.missing.forget(key);
-        let next = self.reserve(key, Some(&workload)).await?;
+        // Its pods are told what is wrong; what is kept for them stays.
+        let next = match workload.is_malformed {
+            true => Next::Done,
+            false => self.reserve(key, Some(&workload)).await?,
+        };
         let ask = workload.ask.as_ref();
         let mode = ask.and_then(|ask| (self.modes)(&ask.subnet));
         let write = plan(self.context.kind, key, &workload, mode);
@@ -287,26 +293,24 @@ fn view(parts: WorkloadParts) -> Option<WorkloadView> {
     let (mut meta, template) = (parts.meta, parts.template);
     let template = template.and_then(|template| template.metadata);
     let annotations = template.and_then(|meta| meta.annotations);
-    let ask = annotations.and_then(|annotations| asked(&annotations));
+    let asked = annotations.map_or(Ok(None), |annotations| PodAddresses::read("", &annotations));
+    let is_malformed = asked.is_err();
+    let ask = asked.ok().flatten();
     let mut all = meta.labels.take().unwrap_or_default();
     let labels = LABELS.into_iter();
     let labels: BTreeMap<_, _> = labels
         .filter_map(|label| Some((label, all.remove(label)?)))
         .collect();
-    (ask.is_some() || !labels.is_empty()).then(|| WorkloadView {
+    (ask.is_some() || is_malformed || !labels.is_empty()).then(|| WorkloadView {
         labels,
         ask,
+        is_malformed,
         keeps_nothing: parts.keeps_nothing,
         meta: Meta {
             version: String::new(),
             ..Meta::of(&meta)
         },
     })
-}
-
-/// What its pods ask for; nothing where that makes no sense, which the pods are told.
-fn asked(annotations: &BTreeMap<String, String>) -> Option<PodAddresses> {
-    PodAddresses::read("", annotations).ok().flatten()
 }
 
 /// The labels that a workload is to have. Where the subnet is not there, its mode is what was said of it last.

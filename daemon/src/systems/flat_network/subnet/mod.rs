@@ -167,7 +167,7 @@ impl PoolSource for SubnetSource {
         wanted: &PoolSpec,
         subnet: &SubnetView,
     ) -> Option<String> {
-        overlap(ledger, mirror, wanted, subnet)
+        overlap(ledger, mirror, wanted, subnet, self.was_served(subnet))
     }
 
     fn spec(&self, mirror: &MirrorOf<'_>, subnet: &SubnetView) -> Result<PoolSpec, String> {
@@ -284,10 +284,18 @@ impl SubnetSource {
             spans::minus(&read.listed(), &before).is_empty()
         };
         let served = match existing {
-            None => subnet.status.phase == ACTIVE,
+            None => self.was_served(subnet),
             Some(pool) => covered(pool) && moved.is_none(),
         };
         (!served).then(|| self.clash(&read, &subnet.meta)).flatten()
+    }
+
+    /// Whether pods may have addresses of a subnet that is no pool yet. The original calls one failed that has served before.
+    fn was_served(&self, subnet: &SubnetView) -> bool {
+        let shows = |ip: &Arc<FlatIpView>| {
+            *ip.spec.subnet == *subnet.meta.name && !ip.status.addr.is_empty()
+        };
+        subnet.status.phase == ACTIVE || self.ips.values().iter().any(shows)
     }
 
     /// What of other subnets is in the way of a new or wider one.
@@ -329,12 +337,13 @@ fn overlap(
     mirror: Option<&Pool>,
     wanted: &PoolSpec,
     subnet: &SubnetView,
+    was_served: bool,
 ) -> Option<String> {
     let read = subnet.read()?;
     let network = wanted.network;
     let before = mirror.filter(|pool| pool.spec.network == network && !pool.spec.closed);
     let served = match mirror {
-        None => subnet.status.phase == ACTIVE,
+        None => was_served,
         Some(_) => before.is_some_and(|pool| gives_same(&pool.spec, wanted)),
     };
     if served {

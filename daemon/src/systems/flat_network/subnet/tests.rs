@@ -36,7 +36,14 @@ fn a_new_or_wider_subnet_is_refused_by_pools_of_any_system() {
             network,
             ..subnet.read().expect("a subnet").pool()
         };
-        overlap(&ledger, mirror, &wanted, &subnet).is_some()
+        overlap(
+            &ledger,
+            mirror,
+            &wanted,
+            &subnet,
+            subnet.status.phase == ACTIVE,
+        )
+        .is_some()
     };
     assert!(refused(None, here, (90, 120), ""), "it is new");
     assert!(refused(None, here, (90, 120), FAILED), "it was refused");

@@ -4,7 +4,7 @@
 //!  template names it, nobody has it --> workload <--> its pod --> workload names it no more, or is gone --> free
 //! ```
 
-use std::{net::IpAddr, sync::Arc};
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use fipd_core::{
     Adopt, Holder, Identity, LeaseKey, Ledger, Pool, PoolId, ReleaseScope, Request, Text,
@@ -20,7 +20,7 @@ use super::{
 use crate::{
     clusters::adoption::for_each_held,
     controller::{
-        Reconciled,
+        ReconcileError, Reconciled,
         confirm_absence::RECHECK_AFTER,
         queue::Next,
         store::Key,
@@ -36,6 +36,8 @@ use crate::{
 const NOT_RESERVED: &str = "AddressNotReserved";
 /// What the audit log says.
 const NAMED_NO_MORE: &str = "its workload does not name it any more";
+/// How often is looked whether all are kept.
+const SETTLES: Duration = Duration::from_millis(20);
 /// How many addresses an Event names.
 const NAMED: usize = 5;
 
@@ -89,6 +91,9 @@ impl WorkloadController {
             if let Some(left) = self.missing.missing(key) {
                 return Ok(Next::After(left));
             }
+            // Only where it is this cluster that answered.
+            let verified = self.context.site.session.verify_identity().await;
+            verified.map_err(|error| ReconcileError::internal(error.to_string()))?;
             self.missing.forget(key);
             return self.reserve(key, None).await;
         };
@@ -247,6 +252,19 @@ impl WorkloadController {
 }
 
 impl Workloads {
+    /// Until what each workload names is kept for its pods. Not for longer than `most`: a kind that cannot be listed holds up no pod.
+    pub async fn reserved(&self, most: Duration) {
+        let all = async {
+            for one in &self.0 {
+                one.context.objects.completed().await;
+                while !one.context.queue.is_idle() {
+                    tokio::time::sleep(SETTLES).await;
+                }
+            }
+        };
+        let _ = tokio::time::timeout(most, all).await;
+    }
+
     /// Looks at workloads for which something is kept: one that is gone is seen by nobody else.
     pub(super) fn queue_held(&self) {
         let [first, ..] = &self.0;
