@@ -16,6 +16,7 @@ use super::{
     last_writes::LastWrites,
     outcome::{AddressOutcome, ShownLease, cause, conflict},
     refusal::judged,
+    released::RecentReleases,
     request::{NotGranted, ask, ask_new},
     settle::{AddressAsker, AddressPlan, AddressPolicy, Wished, settle},
 };
@@ -45,6 +46,8 @@ pub struct AddressController<U: AddressUser> {
     writes: Mutex<LastWrites>,
     /// Objects that have a lease and were found missing.
     pub missing: AbsenceCheck<Key>,
+    /// What lists may still show.
+    pub(super) released: RecentReleases,
 }
 
 impl<U: AddressHooks> Controller for AddressController<U> {
@@ -98,6 +101,7 @@ impl<U: AddressHooks> Controller for AddressController<U> {
             return Ok(Next::Done);
         };
         let meta = object.meta();
+        self.released.note(&meta.uid);
         if let Some(next) = U::before_release(self, key, &object).await? {
             return Ok(next);
         }
@@ -121,6 +125,7 @@ impl<U: AddressHooks> AddressController<U> {
             user,
             writes: Mutex::default(),
             missing: AbsenceCheck::default(),
+            released: RecentReleases::default(),
         })
     }
 

@@ -98,7 +98,8 @@ impl<U: AddressHooks> AddressInventory<U> {
     /// Whether another program may have allocated what the object shows.
     fn may_be_of_others(&self, holder: &Holder) -> bool {
         let ipam = &self.0.context.site.ipam;
-        U::OTHERS_ALLOCATE && ipam.read(|ledger| ledger.leases_of(&holder.identity).is_empty())
+        let has_none = || ipam.read(|ledger| ledger.leases_of(&holder.identity).is_empty());
+        U::OTHERS_ALLOCATE && has_none() && !self.0.released.has(&holder.instance)
     }
 
     /// Whether the network has adopted this cluster: from then on the ledger alone decides.
