@@ -1,4 +1,5 @@
 use fipd_core::{NetworkId, Op, PoolId, testing};
+use fipd_crds::flat_network::FlatNetworkIP;
 
 use super::*;
 use crate::systems::flat_network::names::FAILED;
@@ -57,4 +58,30 @@ fn a_new_or_wider_subnet_is_refused_by_pools_of_any_system() {
     let mut moved = mine.as_deref().cloned().expect("a pool");
     moved.spec.network = there;
     assert!(refused(Some(&moved), here, (1, 60), ACTIVE), "it moves");
+}
+
+/// Defect 9 of g.1: the original calls a subnet failed that has served pods.
+#[test]
+fn a_subnet_whose_pods_have_addresses_was_served_whatever_its_phase_says() {
+    let source = SubnetSource {
+        settings: FlatNetworkSettings::default(),
+        subnets: Objects::new(),
+        ips: Objects::new(),
+        links: AcceptedLinks::default(),
+    };
+    let failed = subnet((1, 60), FAILED);
+    assert!(source.was_served(&subnet((1, 60), ACTIVE)));
+    for (name, of, address, served) in [
+        ("a", "lab", "", false),
+        ("b", "other", "10.1.2.7", false),
+        ("c", "lab", "10.1.2.7", true),
+    ] {
+        let ip = json!({
+            "metadata": { "name": name, "namespace": "ns", "uid": name },
+            "spec": { "subnet": of, "podId": "p" }, "status": { "addr": address },
+        });
+        let ip: FlatNetworkIP = serde_json::from_value(ip).expect("an address");
+        source.ips.set(&Key::new("ns", name), FlatIpView::of(ip));
+        assert_eq!(source.was_served(&failed), served, "{name}");
+    }
 }
