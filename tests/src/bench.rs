@@ -10,6 +10,7 @@ mod decision;
 mod durable;
 mod figure;
 mod fill;
+mod flat_network;
 mod floor;
 mod import;
 mod kube_fip;
@@ -19,7 +20,9 @@ mod pools;
 mod rest;
 mod rules;
 mod service;
+mod subject;
 mod tables;
+mod writes;
 
 use anyhow::Result;
 use futures::future::BoxFuture;
@@ -82,6 +85,10 @@ pub const BENCHES: &[Bench] = &[
     Bench {
         name: "cluster-api",
         run: || Box::pin(cluster_api::run()),
+    },
+    Bench {
+        name: "flat-network",
+        run: || Box::pin(flat_network::run()),
     },
     Bench {
         name: "rules",

@@ -6,8 +6,6 @@
 //! were, so API priority and fairness does not queue its requests.
 
 mod hook;
-mod subject;
-mod writes;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -19,15 +17,16 @@ use anyhow::{Context, Result, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
 use kube::ResourceExt;
 use kube::api::{Api, DynamicObject, ListParams};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use self::hook::Asker;
-use self::subject::{Subject, pool_ref};
-use self::writes::Writes;
+use super::figure::{median, millis};
+use super::subject::{CREATORS, Subject};
+use super::writes::{Counted, Writes};
 use super::{Figure, percentile};
 use crate::cluster_api::IpamObjects;
 use crate::scenario::write_kubeconfig;
-use crate::testbed::cluster_api::{Class, Versions, install_definitions};
+use crate::testbed::cluster_api::{ApiVersion, Class, Versions, install_definitions};
 use crate::testbed::{ControlPlane, ControlPlaneOptions, Fipd, FipdOptions, wait_until};
 
 const CLUSTER: &str = "management";
@@ -46,8 +45,6 @@ const BURST: usize = 1_000;
 /// Bursts, each after its floor.
 const ROUNDS: usize = 3;
 const CLUSTERS_AT_ONCE: usize = 50;
-/// Concurrent creators.
-const CREATORS: usize = 16;
 /// Addresses in use that have an IPAddress. The others are only in the ledger.
 const WITH_OBJECT: u32 = 10_000;
 const IN_USE: u32 = 60_000;
@@ -60,6 +57,11 @@ const SETTLED: Duration = Duration::from_secs(15);
 const MEMORY_IDLE: f64 = 40.0 + 2.0;
 /// In MB: a tenth of what 100,000 leases may cost, and 2 for every 500 watched objects.
 const MEMORY_10K: f64 = MEMORY_IDLE + 7.0 + 40.0;
+
+const COUNTED: Counted = Counted {
+    objects: &[(GROUP, "ipaddressclaims"), (GROUP, "ipaddresses")],
+    pools: GROUP,
+};
 
 struct Bench {
     // Dropped in this order: fipd ends before its API server.
@@ -91,12 +93,9 @@ fn claim_p50(when: &str, p50: Duration, peer: &str) -> Figure {
     Figure::at_most(&name, "ms", millis(p50), peer, 10.0)
 }
 
-fn millis(duration: Duration) -> f64 {
-    duration.as_secs_f64() * 1_000.0
-}
-
-fn median(samples: &[Duration]) -> Result<Duration> {
-    percentile(samples, 0.5).context("no sample")
+/// A reference to a pool of Cluster API's group.
+fn pool_ref(kind: &str, name: &str) -> Value {
+    json!({ "apiGroup": GROUP, "kind": kind, "name": name })
 }
 
 impl Bench {
@@ -141,6 +140,19 @@ impl Bench {
         self.objects.of(kind, Some(NAMESPACE))
     }
 
+    /// Claims on a pool.
+    fn claims_on(&self, kind: &str, pool: &str) -> Subject {
+        Subject {
+            api: self.api(CLAIM),
+            object: json!({
+                "apiVersion": format!("{GROUP}/v1beta2"), "kind": CLAIM,
+                "spec": { "poolRef": pool_ref(kind, pool) },
+            }),
+            shows: self.api(CLAIM),
+            shown: "/status/addressRef/name",
+        }
+    }
+
     async fn make_pool(&self, name: &str, addresses: &str) -> Result<()> {
         let path = format!("{NAMESPACE}/{name}");
         let spec = json!({ "addresses": [addresses], "prefix": 16 });
@@ -163,7 +175,7 @@ impl Bench {
 
     /// The median of claims on a pool, each deleted before the next is created.
     async fn claims(&self, pool: &str) -> Result<Duration> {
-        let claims = Subject::claim(&self.objects, POOL, pool);
+        let claims = self.claims_on(POOL, pool);
         let mut samples = Vec::new();
         for number in 0..WARM_UP + ONE_BY_ONE {
             let name = format!("{pool}-{number}");
@@ -179,12 +191,12 @@ impl Bench {
     async fn empty_pool(&self) -> Result<Vec<Figure>> {
         self.make_pool("empty", "10.60.0.0/16").await?;
         tokio::time::sleep(SETTLED).await;
-        let before = Writes::read(&self.plane)?;
+        let before = Writes::read(&self.plane, &COUNTED)?;
         let start = Instant::now();
         let p50 = self.claims("empty").await?;
         let seconds = start.elapsed().as_secs_f64();
         tokio::time::sleep(SETTLED).await;
-        let after = Writes::read(&self.plane)?;
+        let after = Writes::read(&self.plane, &COUNTED)?;
         let lives = (WARM_UP + ONE_BY_ONE) as f64;
         // The bench makes two of them: it creates the claim and deletes it.
         let objects = (after.objects - before.objects) / lives - 2.0;
@@ -217,8 +229,8 @@ impl Bench {
         let last = u32::from(Ipv4Addr::new(10, 61, 0, 0)) + u32::try_from(BURST)?;
         let range = format!("10.61.0.1-{}", Ipv4Addr::from(last));
         self.make_pool("burst", &range).await?;
-        let foreign = Subject::claim(&self.objects, FOREIGN_POOL, "burst");
-        let claims = Subject::claim(&self.objects, POOL, "burst");
+        let foreign = self.claims_on(FOREIGN_POOL, "burst");
+        let claims = self.claims_on(POOL, "burst");
         let (mut floor, mut creating, mut all) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
             floor.push(foreign.create("foreign", BURST).await?);
@@ -243,7 +255,7 @@ impl Bench {
     /// Answers of the hook during another burst.
     async fn hook(&self) -> Result<Figure> {
         let asker = Asker::start(&self.fipd).await?;
-        let claims = Subject::claim(&self.objects, POOL, "burst");
+        let claims = self.claims_on(POOL, "burst");
         let bulk = claims.at_once("hooked", BURST).await;
         let answers = asker.stop().await?;
         bulk?;
@@ -309,7 +321,12 @@ impl Bench {
         class["metadata"]["namespace"] = json!(NAMESPACE);
         self.plane.apply(&class.to_string()).await?;
         tokio::time::sleep(SETTLED).await;
-        let clusters = Subject::cluster(&self.objects);
+        let clusters = Subject {
+            api: self.api("Cluster"),
+            object: ApiVersion::V1Beta2.cluster("", CLASS),
+            shows: self.api("Cluster"),
+            shown: "/spec/controlPlaneEndpoint/host",
+        };
         let mut samples = Vec::new();
         for number in 0..WARM_UP + ONE_BY_ONE {
             samples.push(clusters.one(&format!("single-{number}")).await?);

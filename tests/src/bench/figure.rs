@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use anyhow::{Context, Result};
+
 /// One line of `cargo bench-peers`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Figure {
@@ -97,6 +99,18 @@ fn with_unit(value: f64, unit: &str) -> String {
         2
     };
     format!("{value:.digits$} {unit}")
+}
+
+/// The median.
+///
+/// # Errors
+/// There is no sample.
+pub fn median(samples: &[Duration]) -> Result<Duration> {
+    percentile(samples, 0.5).context("no sample")
+}
+
+pub fn millis(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1_000.0
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ use kube::api::{
 };
 use serde_json::json;
 
+use super::figure::millis;
 use super::{Figure, percentile};
 use crate::kube_fip::KubeFipObjects;
 use crate::scenario::write_kubeconfig;
@@ -60,10 +61,6 @@ pub async fn run() -> Result<Vec<Figure>> {
     figures.push(bench.new_guests().await?);
     figures.extend(bench.looks().await?);
     Ok(figures)
-}
-
-fn millis(duration: Duration) -> f64 {
-    duration.as_secs_f64() * 1_000.0
 }
 
 type Events = Pin<Box<dyn Stream<Item = kube::Result<WatchEvent<DynamicObject>>> + Send>>;

@@ -10,12 +10,13 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use fipd::metrics::rules as figures;
 use fipd_core::host::Mode;
 
 use self::engine::{Engine, set};
-use super::{Figure, percentile};
+use super::Figure;
+use super::figure::{median, millis};
 use crate::namespace::in_namespace;
 use crate::netlink::{Netlink, RawRule, elsewhere};
 use crate::testbed::fipd_binary;
@@ -67,16 +68,8 @@ fn raw(distinct: bool) -> Vec<RawRule> {
     (0..COUNT).map(rule).collect()
 }
 
-fn median(times: &[Duration]) -> Result<Duration> {
-    percentile(times, 0.5).context("nothing was timed")
-}
-
 fn micros_each(time: Duration, count: u32) -> f64 {
     time.as_secs_f64() * 1e6 / f64::from(count)
-}
-
-fn millis(time: Duration) -> f64 {
-    time.as_secs_f64() * 1e3
 }
 
 /// Ten thousand rules onto an empty kernel.

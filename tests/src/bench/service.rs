@@ -16,6 +16,7 @@ use kube::api::{
 };
 use serde_json::json;
 
+use super::figure::millis;
 use super::{Figure, percentile};
 use crate::scenario::{Scenario, addresses, create_services, service};
 use crate::testbed::{SiteOptions, wait_until};
@@ -94,10 +95,6 @@ pub async fn run() -> Result<Vec<Figure>> {
             2.0,
         ),
     ])
-}
-
-fn millis(duration: Duration) -> f64 {
-    duration.as_secs_f64() * 1_000.0
 }
 
 type Events = std::pin::Pin<Box<dyn Stream<Item = kube::Result<WatchEvent<Service>>> + Send>>;

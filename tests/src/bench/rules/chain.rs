@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use serde_json::json;
 
-use super::{TABLE, median, millis};
+use super::TABLE;
 use crate::bench::Figure;
+use crate::bench::figure::{median, millis};
 use crate::namespace::in_namespace;
 use crate::netlink::RawRule;
 use crate::rule_site::{RuleSite, TAG};

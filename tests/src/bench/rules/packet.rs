@@ -8,8 +8,9 @@ use anyhow::{Context, Result, bail};
 use fipd_core::host::Mode;
 
 use super::engine::Engine;
-use super::{COUNT, many, median, micros_each};
+use super::{COUNT, many, micros_each};
 use crate::bench::Figure;
+use crate::bench::figure::median;
 use crate::namespace::in_namespace;
 
 const PACKETS: u32 = 5_000;

@@ -7,21 +7,22 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use futures::{Stream, StreamExt, TryStreamExt, stream};
 use kube::ResourceExt;
-use kube::api::{Api, DynamicObject, ListParams, WatchEvent, WatchParams};
+use kube::api::{Api, DynamicObject, ListParams, PostParams, WatchEvent, WatchParams};
 use serde_json::{Value, json};
 
-use super::{CLAIM, CLASS, CREATORS, DEADLINE, GROUP, NAMESPACE};
-use crate::cluster_api::IpamObjects;
-use crate::testbed::cluster_api::ApiVersion;
+/// Concurrent creators.
+pub const CREATORS: usize = 16;
+const DEADLINE: Duration = Duration::from_secs(300);
 
 /// What is created, and where its address shows.
-pub struct Subject<'a> {
-    objects: &'a IpamObjects,
-    kind: &'static str,
+pub struct Subject {
+    pub api: Api<DynamicObject>,
     /// Without a name.
-    object: Value,
+    pub object: Value,
+    /// Kind of the object of the same name that shows the address.
+    pub shows: Api<DynamicObject>,
     /// Path of the field that is set once there is an address.
-    shown: &'static str,
+    pub shown: &'static str,
 }
 
 /// Many objects created at once.
@@ -34,32 +35,7 @@ pub struct Bulk {
 
 type Events = Pin<Box<dyn Stream<Item = kube::Result<WatchEvent<DynamicObject>>> + Send>>;
 
-/// A reference to a pool of Cluster API's group.
-pub fn pool_ref(kind: &str, name: &str) -> Value {
-    json!({ "apiGroup": GROUP, "kind": kind, "name": name })
-}
-
-impl<'a> Subject<'a> {
-    /// Claims on a pool.
-    pub fn claim(objects: &'a IpamObjects, kind: &str, pool: &str) -> Self {
-        Self {
-            objects,
-            kind: CLAIM,
-            object: json!({ "spec": { "poolRef": pool_ref(kind, pool) } }),
-            shown: "/status/addressRef/name",
-        }
-    }
-
-    /// Clusters of the bench's class.
-    pub fn cluster(objects: &'a IpamObjects) -> Self {
-        Self {
-            objects,
-            kind: "Cluster",
-            object: ApiVersion::V1Beta2.cluster("", CLASS),
-            shown: "/spec/controlPlaneEndpoint/host",
-        }
-    }
-
+impl Subject {
     /// From just before its create request until a watch event shows its address.
     pub async fn one(&self, name: &str) -> Result<Duration> {
         let mut events = self.watch().await?;
@@ -100,19 +76,16 @@ impl<'a> Subject<'a> {
     }
 
     async fn make(&self, name: &str) -> Result<()> {
-        let path = format!("{NAMESPACE}/{name}");
-        self.objects
-            .make(self.kind, &path, self.object.clone())
-            .await
-    }
-
-    fn api(&self) -> Api<DynamicObject> {
-        self.objects.of(self.kind, Some(NAMESPACE))
+        let mut object = self.object.clone();
+        object["metadata"]["name"] = json!(name);
+        let object = serde_json::from_value(object)?;
+        let made = self.api.create(&PostParams::default(), &object).await;
+        made.map(drop).with_context(|| format!("create {name}"))
     }
 
     /// A watch from the present on.
     async fn watch(&self) -> Result<Events> {
-        let api = self.api();
+        let api = &self.shows;
         let now = api.list_metadata(&ListParams::default().limit(1)).await?;
         let version = now.metadata.resource_version;
         let version = version.context("a list has a resourceVersion")?;
