@@ -16,6 +16,8 @@ mod pods;
 mod subnets;
 #[path = "flat_network/takeover.rs"]
 mod takeover;
+#[path = "flat_network/thousand.rs"]
+mod thousand;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

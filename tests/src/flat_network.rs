@@ -32,8 +32,8 @@ pub struct PodCluster(pub ControlPlane);
 
 impl PodCluster {
     /// One in which fipd may do what the packaged roles allow.
-    pub async fn with(name: &str) -> Result<Self> {
-        let mut plane = ControlPlane::start(name, ControlPlaneOptions::default()).await?;
+    pub async fn with(name: &str, options: ControlPlaneOptions) -> Result<Self> {
+        let mut plane = ControlPlane::start(name, options).await?;
         for crd in fipd_crds::all() {
             plane.install_crds(&fipd_crds::yaml(&crd)?).await?;
         }
@@ -51,6 +51,26 @@ impl PodCluster {
         Ok(Self(plane))
     }
 
+    pub async fn make_namespace(&self, name: &str) -> Result<()> {
+        self.0.apply(&namespace(name)).await
+    }
+
+    /// A fipd that may do everything, before its first start.
+    pub async fn prepare_admin(&self) -> Result<Fipd> {
+        self.prepare_as(self.0.kubeconfig_yaml(), "").await
+    }
+
+    async fn prepare_as(&self, kubeconfig: &str, settings: &str) -> Result<Fipd> {
+        let mut fipd = Fipd::prepare(FipdOptions::default()).await?;
+        write_kubeconfig(&fipd, "pods", kubeconfig)?;
+        let text = format!(
+            "[[cluster]]\nname = \"pods\"\nkubeconfig = \"pods.kubeconfig\"\nsystems = [\"flat-network\"]\n\
+             [cluster.flat-network]\n{settings}\n"
+        );
+        fipd.write_config(&text)?;
+        Ok(fipd)
+    }
+
     pub async fn objects(&self) -> Result<FlatObjects> {
         Ok(FlatObjects {
             client: self.0.client().await?,
@@ -60,7 +80,7 @@ impl PodCluster {
 
 impl SharedClusters for PodCluster {
     async fn start() -> Result<Self> {
-        Self::with("pods").await
+        Self::with("pods", ControlPlaneOptions::default()).await
     }
 
     async fn clean(&self) -> Result<()> {
@@ -72,14 +92,8 @@ impl SharedClusters for PodCluster {
     }
 
     async fn prepare_fipd(&self, settings: &str) -> Result<Fipd> {
-        let mut fipd = Fipd::prepare(FipdOptions::default()).await?;
-        write_kubeconfig(&fipd, "pods", &self.0.kubeconfig_of(RESTRICTED_USER))?;
-        let text = format!(
-            "[[cluster]]\nname = \"pods\"\nkubeconfig = \"pods.kubeconfig\"\nsystems = [\"flat-network\"]\n\
-             [cluster.flat-network]\n{settings}\n"
-        );
-        fipd.write_config(&text)?;
-        Ok(fipd)
+        self.prepare_as(&self.0.kubeconfig_of(RESTRICTED_USER), settings)
+            .await
     }
 }
 
@@ -94,7 +108,7 @@ pub struct FlatObjects {
 }
 
 impl FlatObjects {
-    fn of(&self, kind: &str, namespace: &str) -> Api<DynamicObject> {
+    pub fn of(&self, kind: &str, namespace: &str) -> Api<DynamicObject> {
         let gvk = match kind {
             "Pod" => GroupVersionKind::gvk("", "v1", kind),
             "Namespace" => GroupVersionKind::gvk("", "v1", kind),
@@ -341,7 +355,7 @@ impl PodBed {
         namespaces: &[&str],
     ) -> Result<Self> {
         for name in namespaces {
-            cluster.0.apply(&namespace(name)).await?;
+            cluster.make_namespace(name).await?;
         }
         let objects = cluster.objects().await?;
         Ok(Self {

@@ -23,6 +23,9 @@ pub const HELM_CONTROLLER: &str = "v0.17.9";
 /// The core manager of Cluster API and its CRDs, `sigs.k8s.io/cluster-api`.
 pub const CLUSTER_API: &str = "v1.14.2";
 
+/// What plays nodes and pods, `sigs.k8s.io/kwok`.
+pub const KWOK: &str = "v0.8.0";
+
 /// The OCI registry, `github.com/google/go-containerregistry`.
 pub const REGISTRY: &str = "v0.19.0";
 
@@ -118,6 +121,11 @@ mod tests {
         assert!(
             requires(registry, "github.com/google/go-containerregistry", REGISTRY),
             "testbed-go/registry/go.mod"
+        );
+        let kwok = include_str!("../testbed-go/kwok/go.mod");
+        assert!(
+            requires(kwok, "sigs.k8s.io/kwok", KWOK),
+            "testbed-go/kwok/go.mod"
         );
         let peer = include_str!("../testbed-go/netlink/go.mod");
         assert!(

@@ -430,13 +430,14 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// Whether it works is seen by the first pod.
-    async fn start_scheduler(&mut self) -> Result<()> {
+    /// Starts a kube-scheduler, where the options did not ask for one. Whether it works is seen by the first pod.
+    pub async fn start_scheduler(&mut self) -> Result<()> {
         let binary = tokio::task::spawn_blocking(|| Component::KubeScheduler.path()).await??;
         let mut command = Command::new(binary);
         command
             .arg(format!("--kubeconfig={}", self.kubeconfig_path().display()))
-            .args(["--leader-elect=false", "--secure-port=0"]);
+            .args(["--leader-elect=false", "--secure-port=0"])
+            .args(["--kube-api-qps=1000", "--kube-api-burst=1000"]);
         self.scheduler = Some(Process::spawn(
             &format!("kube-scheduler of {}", self.name),
             command,

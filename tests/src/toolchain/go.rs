@@ -31,6 +31,8 @@ pub enum Component {
     ClusterApi,
     /// The CLI of Cluster API.
     Clusterctl,
+    /// What plays nodes and pods.
+    Kwok,
     /// An OCI registry that keeps what it has in memory.
     Registry,
     /// What adds policy rules by the Go library for netlink; only `cargo bench-peers` takes it.
@@ -39,7 +41,7 @@ pub enum Component {
 
 impl Component {
     /// Those of `cargo verify`, in the order in which they are built.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Etcd,
         Self::KubeApiserver,
         Self::KubeControllerManager,
@@ -50,6 +52,7 @@ impl Component {
         Self::HelmController,
         Self::ClusterApi,
         Self::Clusterctl,
+        Self::Kwok,
         Self::Registry,
     ];
 
@@ -103,6 +106,7 @@ impl Component {
             Self::Helm4 => "helm4",
             Self::HelmController => "helm-controller",
             Self::ClusterApi | Self::Clusterctl => "cluster-api",
+            Self::Kwok => "kwok",
             Self::Registry => "registry",
             Self::NetlinkPeer => "netlink",
         }
@@ -120,6 +124,7 @@ impl Component {
             Self::Helm4 => versions::HELM_4,
             Self::HelmController => versions::HELM_CONTROLLER,
             Self::ClusterApi | Self::Clusterctl => versions::CLUSTER_API,
+            Self::Kwok => versions::KWOK,
             Self::Registry => versions::REGISTRY,
             Self::NetlinkPeer => versions::GO_NETLINK,
         }
@@ -137,6 +142,7 @@ impl Component {
             Self::HelmController => "helm-controller",
             Self::ClusterApi => "cluster-api-manager",
             Self::Clusterctl => "clusterctl",
+            Self::Kwok => "kwok",
             Self::Registry => "registry",
             Self::NetlinkPeer => "netlink",
         }
@@ -150,6 +156,7 @@ impl Component {
             Self::HelmController => "github.com/k3s-io/helm-controller".to_string(),
             Self::ClusterApi => format!("{CLUSTER_API}/core"),
             Self::Clusterctl => format!("{CLUSTER_API}/cmd/clusterctl"),
+            Self::Kwok => "sigs.k8s.io/kwok/cmd/kwok".to_string(),
             Self::KubeApiserver
             | Self::KubeControllerManager
             | Self::KubeScheduler
