@@ -40,7 +40,7 @@ fn health(hanging: &[(Text, Duration)]) -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, lines.collect::<String>()).into_response()
 }
 
-/// Whether somebody answers, in the words of the original webhook of flat-network.
+/// Whether somebody answers, in the words of an original webhook.
 pub async fn ping() -> &'static str {
     "pong"
 }

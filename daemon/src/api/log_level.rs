@@ -1,5 +1,5 @@
-//! `/v1/loglevel` on a socket of its own: the level of the log is read and changed as in the originals of flat-network. Who may is
-//! up to the socket's file.
+//! `/v1/loglevel` on a socket of its own: the level of the log is read and changed as in an original program. Who may is up to the
+//! socket's file.
 
 use axum::{
     Router,

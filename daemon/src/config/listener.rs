@@ -48,7 +48,7 @@ pub enum Serve {
     Admission,
     /// What other programs ask before they go on.
     Hooks,
-    /// `/ping` and `/hostname`, as the original webhook of flat-network has them.
+    /// `/ping` and `/hostname`, as an original webhook has them.
     Ping,
 }
 

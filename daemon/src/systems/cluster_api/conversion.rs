@@ -59,7 +59,7 @@ fn convert(object: &Value, wanted: &str) -> Result<Value, String> {
     let spec = if from == older && wanted == newer {
         to_newer(&spec, &mut annotations)?
     } else if from == newer && wanted == older {
-        to_older(spec, &mut annotations)
+        to_older(&spec, &mut annotations)
     } else {
         let allowed = format!("{older} and {newer} are converted to each other");
         return Err(format!(
@@ -77,10 +77,9 @@ fn convert(object: &Value, wanted: &str) -> Result<Value, String> {
 
 /// What is in a field, which is empty from then on.
 fn take_map(parent: &mut Map<String, Value>, field: &str) -> Map<String, Value> {
-    match parent.remove(field) {
-        Some(Value::Object(map)) => map,
-        _ => Map::new(),
-    }
+    let value = parent.remove(field);
+    let map = value.as_ref().and_then(Value::as_object);
+    map.cloned().unwrap_or_default()
 }
 
 fn to_newer(spec: &Value, annotations: &mut Map<String, Value>) -> Result<Value, String> {
@@ -105,21 +104,16 @@ fn to_newer(spec: &Value, annotations: &mut Map<String, Value>) -> Result<Value,
 }
 
 /// Never fails: one that cannot be shown would keep a list of all from being shown.
-fn to_older(spec: Value, annotations: &mut Map<String, Value>) -> Value {
+fn to_older(spec: &Value, annotations: &mut Map<String, Value>) -> Value {
     let form = annotations.remove(OLDER_FORM);
     let form = form.as_ref().and_then(Value::as_str);
     let form: Option<Value> = form.and_then(|text| serde_json::from_str(text).ok());
     let form = form.and_then(|form| serde_json::from_value(form["spec"].clone()).ok());
     let Ok(newer) = serde_json::from_value::<InClusterIPPoolSpec>(spec.clone()) else {
-        return spec;
+        return spec.clone();
     };
-    let rest: Map<_, _> = match spec {
-        Value::Object(fields) => fields
-            .into_iter()
-            .filter(|(field, _)| !COMMON.contains(&&**field))
-            .collect(),
-        _ => Map::new(),
-    };
+    let mut rest = spec.as_object().cloned().unwrap_or_default();
+    rest.retain(|field, _| !COMMON.contains(&field.as_str()));
     if !rest.is_empty() {
         let rest = Value::Object(rest).to_string();
         annotations.insert(NEWER_FIELDS.to_owned(), json!(rest));
