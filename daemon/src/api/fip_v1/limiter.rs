@@ -81,7 +81,8 @@ impl Limiter {
         let enough = tokens >= 1.0;
         *bucket = Bucket {
             tokens: if enough { tokens - 1.0 } else { tokens },
-            at: now,
+            // Whoever read the clock earlier may come later: no time counts twice.
+            at: now.max(bucket.at),
         };
         enough
     }
@@ -92,7 +93,7 @@ impl Limiter {
             let tokens = bucket.filled(rate, now) + 1.0;
             *bucket = Bucket {
                 tokens: tokens.min(rate.burst),
-                at: now,
+                at: now.max(bucket.at),
             };
         }
     }
@@ -141,6 +142,16 @@ mod tests {
         let later = start + Duration::from_millis(250);
         let granted = (0..100).filter(|_| limiter.take(project("p-a"), RATE, later));
         assert_eq!(granted.count(), 2);
+    }
+
+    #[test]
+    fn no_time_counts_twice_whoever_comes_late() {
+        let (limiter, start) = (Limiter::default(), Instant::now());
+        let whom = || Whom::Project("p-a".to_owned());
+        assert!((0..20).all(|_| limiter.take(whom(), RATE, start)));
+        let times = [start + Duration::from_millis(100), start];
+        let granted = (0..50).filter(|turn| limiter.take(whom(), RATE, times[turn % 2]));
+        assert_eq!(granted.count(), 1);
     }
 
     #[test]
