@@ -12,7 +12,7 @@ use super::*;
 
 const NAMESPACE: &str = "crowd";
 const PODS: usize = 1_000;
-/// Pods that are created at once.
+/// Pods that are created or deleted at once.
 const CREATORS: usize = 16;
 /// Between two looks.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -58,36 +58,37 @@ async fn g1_3_6_a_thousand_pods_fill_a_subnet_of_a_thousand_three_times() {
         assert_eq!(leases(&fipd).await, addresses, "round {round}");
         delete_pods(&objects, round).await;
     }
-    wait_until("all addresses are free", PATIENCE, || async {
-        let left = leases(&fipd).await.len();
-        let objects = objects.names(IP, NAMESPACE).await.unwrap().len();
-        let none = (left, objects) == (0, 0);
-        none.then_some(())
-            .ok_or_else(|| format!("{left} leases, {objects} objects"))
-    })
-    .await
-    .unwrap();
+    let gone = wait_until("all addresses are gone", PATIENCE, || async {
+        let left = objects.names(IP, NAMESPACE).await?.len();
+        anyhow::ensure!(left == 0, "{left} are left");
+        Ok(())
+    });
+    gone.await.unwrap();
+    // What is released is so before its object is gone.
+    assert_eq!(leases(&fipd).await, BTreeSet::new());
 }
 
 async fn make_pods(objects: &FlatObjects, round: usize) {
-    let all = (0..PODS).map(|number| async move {
-        let path = format!("{NAMESPACE}/p-{round}-{number}");
+    for_pods(round, async |path| {
         let made = objects.pod(&path, NAMESPACE, "auto", json!({}));
         made.await.unwrap();
-    });
-    stream::iter(all)
-        .for_each_concurrent(CREATORS, |made| made)
-        .await;
+    })
+    .await;
 }
 
 /// One by one: an API server that has to delete a thousand by one request may answer too late.
 async fn delete_pods(objects: &FlatObjects, round: usize) {
-    let all = (0..PODS).map(|number| async move {
-        let path = format!("{NAMESPACE}/p-{round}-{number}");
+    for_pods(round, async |path| {
         objects.delete("Pod", &path).await.unwrap();
-    });
+    })
+    .await;
+}
+
+/// Does it for each pod of a round, some at once.
+async fn for_pods(round: usize, work: impl AsyncFn(String)) {
+    let all = (0..PODS).map(|number| work(format!("{NAMESPACE}/p-{round}-{number}")));
     stream::iter(all)
-        .for_each_concurrent(CREATORS, |deleted| deleted)
+        .for_each_concurrent(CREATORS, |done| done)
         .await;
 }
 
