@@ -33,6 +33,7 @@ pub mod fuzz;
 pub mod guests;
 pub mod helm;
 pub mod host;
+pub mod host_name;
 pub mod ipam;
 pub mod journal;
 pub mod liveness;

@@ -14,6 +14,7 @@ use super::wire::{Checked, Readiness};
 use crate::{
     api::{extract::header_text, fip_v1::FipV1},
     clock::Synchronised,
+    host_name::host_name,
     ipam::{FAR_AHEAD, HELD_BACK, Ipam},
     liveness::Liveness,
     metrics::Metrics,
@@ -47,8 +48,7 @@ pub async fn ping() -> &'static str {
 
 /// The name of this host.
 pub async fn hostname() -> String {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname");
-    name.unwrap_or_default().trim_end().to_owned()
+    host_name().unwrap_or_default()
 }
 
 /// A commit that takes longer makes the daemon not ready.

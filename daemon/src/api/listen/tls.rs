@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use x509_parser::certificate::Validity;
 
 use crate::config::host_of;
-use crate::{config::is_dns_name, foreign_file, private_file};
+use crate::{config::is_dns_name, foreign_file, host_name::host_name, private_file};
 
 const CA_YEARS: i16 = 20;
 const LEAF_DAYS: i32 = 390;
@@ -61,8 +61,8 @@ pub fn names(listen: SocketAddr, advertise: Option<&str>) -> BTreeSet<String> {
     if !listen.ip().is_unspecified() {
         names.insert(listen.ip().to_string());
     }
-    if let Ok(host) = std::fs::read_to_string("/proc/sys/kernel/hostname") {
-        let host = host.trim().to_ascii_lowercase();
+    if let Some(host) = host_name() {
+        let host = host.to_ascii_lowercase();
         if is_dns_name(&host) {
             names.insert(host);
         }

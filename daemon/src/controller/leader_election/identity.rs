@@ -5,6 +5,8 @@ use std::{fs, os::unix::fs::MetadataExt as _, path::Path};
 use data_encoding::HEXLOWER;
 use fipd_core::Text;
 
+use crate::host_name::host_name;
+
 const PREFIX: &str = "fipd_";
 
 /// Whether the holder of a Lease is a fipd, on whatever host.
@@ -16,7 +18,7 @@ pub fn is_fipd(holder: &str) -> bool {
 /// other daemon, since one data directory has one daemon.
 pub fn identity(data_dir: &Path) -> Text {
     let read = |path: &str| fs::read_to_string(path).map(|text| text.trim().to_owned());
-    let host = read("/proc/sys/kernel/hostname").unwrap_or_default();
+    let host = host_name().unwrap_or_default();
     let place = fs::metadata(data_dir).map(|meta| (meta.dev(), meta.ino()));
     let (Ok(boot), Ok((device, inode))) = (read("/proc/sys/kernel/random/boot_id"), place) else {
         return format!("{PREFIX}{host}_{}", by_chance()).into();
