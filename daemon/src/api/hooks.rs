@@ -19,8 +19,8 @@ use super::{
 };
 use crate::system::RunningSystems;
 
-/// The largest question: far more than a Cluster, and a page of a list of pools that an API server has converted.
-const MOST: usize = 4 << 20;
+/// The largest question: far more than a Cluster, and some 250 pools that an API server has converted.
+const MOST: usize = 512 * 1024;
 
 /// The calls, for any listener.
 pub fn routes(routes: Routes) -> Routes {
