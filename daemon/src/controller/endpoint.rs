@@ -6,6 +6,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use serde_json::{Value, json};
+
 use super::{ReconcileError, Reconciled};
 use crate::foreign_file;
 
@@ -27,6 +30,12 @@ pub struct OwnEndpoint {
 }
 
 impl OwnEndpoint {
+    /// Where other programs ask on behalf of the cluster before they go on; `None`: nobody knows where fipd is.
+    pub fn hooks_url(&self, cluster: &str) -> Option<String> {
+        let url = self.url.as_ref()?;
+        Some(format!("{}/hooks/{cluster}", url.trim_end_matches('/')))
+    }
+
     /// The CA of its certificate, PEM; empty where that is somebody else's.
     ///
     /// Where it cannot be read nothing may be written: a guest that is sent to fipd and does not trust it is cut off.
@@ -36,6 +45,20 @@ impl OwnEndpoint {
             None => Ok(String::new()),
         }
     }
+}
+
+/// How an API server, or a program in a cluster, is told to call fipd. `ca`: PEM; empty where the caller has to know it itself.
+pub fn client_config(url: &str, ca: &str) -> Value {
+    let mut client = json!({ "url": url });
+    if !ca.is_empty() {
+        client["caBundle"] = json!(STANDARD.encode(ca));
+    }
+    client
+}
+
+/// Whether it is told the same by both.
+pub fn is_same_client(one: &Value, other: &Value) -> bool {
+    one["url"] == other["url"] && one["caBundle"] == other["caBundle"]
 }
 
 async fn read(file: &Path) -> Reconciled<String> {

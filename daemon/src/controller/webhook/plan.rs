@@ -1,12 +1,13 @@
 //! The ValidatingWebhookConfiguration that a cluster is to have for a system, and what is to be done about the one it has.
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
 use fipd_crds::labels::{FIELD_MANAGER, MANAGED_BY};
 use serde_json::{Value, json};
 
 use crate::{
     admission::{Asks, ReviewedKind},
-    controller::{kind::VALIDATING_WEBHOOK_CONFIGURATION, owned::is_marked},
+    controller::{
+        endpoint::client_config, kind::VALIDATING_WEBHOOK_CONFIGURATION, owned::is_marked,
+    },
 };
 
 /// The condition that leaves fipd's own writes out.
@@ -72,10 +73,6 @@ pub fn configuration(wanted: &WantedWebhook) -> Value {
 
 fn webhook(wanted: &WantedWebhook, kind: &ReviewedKind) -> Value {
     let url = format!("{}/admission/{}/{}", wanted.base, wanted.cluster, kind.path);
-    let mut client = json!({ "url": url });
-    if let Some(ca) = &wanted.ca {
-        client["caBundle"] = json!(STANDARD.encode(ca));
-    }
     let scope = match kind.namespaced {
         true => "Namespaced",
         false => "Cluster",
@@ -86,7 +83,7 @@ fn webhook(wanted: &WantedWebhook, kind: &ReviewedKind) -> Value {
     json!({
         "name": kind.webhook,
         "admissionReviewVersions": ["v1"],
-        "clientConfig": client,
+        "clientConfig": client_config(&url, wanted.ca.as_deref().unwrap_or_default()),
         // "Fail" needs two serving hosts, which cannot exist yet.
         "failurePolicy": "Ignore",
         "matchConditions": own.chain(of_kind).collect::<Vec<_>>(),

@@ -2,7 +2,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use base64::Engine as _;
 use fipd_crds::labels::{FIELD_MANAGER, MANAGED_BY};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -11,7 +10,7 @@ use super::{names::EXTENSION_CONFIG, settings::ClusterApiSettings};
 use crate::controller::{
     ReconcileError, Reconciled,
     client::{CallError, Patch, Remote},
-    endpoint::OwnEndpoint,
+    endpoint::{OwnEndpoint, client_config, is_same_client},
     kind::Kind,
     owned::{identify, is_marked},
     site::Site,
@@ -73,18 +72,12 @@ async fn look(site: &Site, own: &OwnEndpoint) -> Reconciled<Looked> {
     };
     let target = kind.named("", NAME);
     let found: Option<Value> = remote.get(&target).await?;
-    let Some(url) = &own.url else {
+    let Some(url) = own.hooks_url(&site.name) else {
         let why = "[api] advertise does not say where Cluster API reaches fipd";
         return Err(ReconcileError::internal(why));
     };
     let ca = own.ca().await?;
-    let base = url.trim_end_matches('/');
-    let wanted = object(
-        kind,
-        &format!("{base}/hooks/{}", site.name),
-        &ca,
-        &hook.namespace_labels,
-    );
+    let wanted = object(kind, &url, &ca, &hook.namespace_labels);
     if found.as_ref().is_some_and(|found| is_so(found, &wanted)) {
         return Ok(Looked::Kept);
     }
@@ -119,15 +112,10 @@ fn object(
     ca: &str,
     labels: &std::collections::BTreeMap<String, String>,
 ) -> Value {
-    let bundle = base64::engine::general_purpose::STANDARD.encode(ca);
-    let mut client = json!({ "url": url });
-    if !ca.is_empty() {
-        client["caBundle"] = json!(bundle);
-    }
     json!({
         "apiVersion": kind.api_version(), "kind": kind.kind,
         "metadata": { "name": NAME, "labels": { MANAGED_BY: FIELD_MANAGER } },
-        "spec": { "clientConfig": client, "namespaceSelector": { "matchLabels": labels } },
+        "spec": { "clientConfig": client_config(url, ca), "namespaceSelector": { "matchLabels": labels } },
     })
 }
 
@@ -137,8 +125,10 @@ fn is_so(found: &Value, wanted: &Value) -> bool {
     let selected = labels == &wanted["spec"]["namespaceSelector"]["matchLabels"]
         || labels.is_null() && wanted["spec"]["namespaceSelector"]["matchLabels"] == json!({});
     is_marked(found)
-        && found["spec"]["clientConfig"]["url"] == wanted["spec"]["clientConfig"]["url"]
-        && found["spec"]["clientConfig"]["caBundle"] == wanted["spec"]["clientConfig"]["caBundle"]
+        && is_same_client(
+            &found["spec"]["clientConfig"],
+            &wanted["spec"]["clientConfig"],
+        )
         && selected
 }
 

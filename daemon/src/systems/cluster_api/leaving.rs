@@ -98,11 +98,7 @@ fn ending(there: &Value) -> Option<Step> {
     }
     let (key, uid) = identify(there)?;
     let mut versions = there["spec"]["versions"].clone();
-    for version in versions.as_array_mut().into_iter().flatten() {
-        if version["name"] == OLDER {
-            version["served"] = json!(false);
-        }
-    }
+    definition::change_version(&mut versions, OLDER, |one| one["served"] = json!(false));
     let patch = json!({
         "metadata": { "uid": uid, "resourceVersion": there["metadata"]["resourceVersion"] },
         "spec": { "versions": versions, "conversion": definition::none() },

@@ -9,13 +9,13 @@ use crate::{
     adopt::FindingKind,
     controller::{
         client::{CallError, Patch, Remote},
-        kind::Kind,
+        kind::{CUSTOM_RESOURCE_DEFINITION, Kind},
         owned::identify,
     },
     systems::cluster_api::{
         conversion::{
             OLDER, ONLY_OLDER,
-            definition::{is_by_fipd, none, target},
+            definition::{change_version, is_by_fipd, none, target},
         },
         names::{IN_CLUSTER, IPAM_GROUP, POOL_VERSION},
     },
@@ -30,12 +30,13 @@ pub(super) async fn look(remote: &Remote, writable: bool, report: &mut IpamRepor
     let does = "its objects are rewritten in v1alpha2, and the original's conversion webhook goes; v1alpha1 is served by fipd's own, which \
                 needs [api] advertise, where somebody writes them in that, and no more elsewhere";
     for kind in IN_CLUSTER {
-        let found: Result<Option<Value>, _> = remote.get(&target(kind.plural)).await;
+        let target = target(kind.plural);
+        let name = format!("{} {}", CUSTOM_RESOURCE_DEFINITION.kind, target.name);
+        let found: Result<Option<Value>, _> = remote.get(&target).await;
         match found {
             Ok(Some(found)) if is_by_fipd(&found) => match is_asked_for(remote, kind).await {
                 Ok(true) => {}
                 Ok(false) => {
-                    let name = format!("CustomResourceDefinition {}.{IPAM_GROUP}", kind.plural);
                     let does = "v1alpha1 is served no more: nobody writes its objects in that";
                     report.act(name, does, IpamAction::Definition(kind.plural));
                 }
@@ -43,17 +44,14 @@ pub(super) async fn look(remote: &Remote, writable: bool, report: &mut IpamRepor
                     .unseen
                     .push(format!("the objects of {}: {error}", kind.kind)),
             },
-            Ok(Some(found)) if is_original(&found) => {
-                let name = format!("CustomResourceDefinition {}.{IPAM_GROUP}", kind.plural);
-                match writable {
-                    true => report.act(name, does, IpamAction::Definition(kind.plural)),
-                    false => report.cannot(
-                        name,
-                        does,
-                        "the original's webhooks refuse every write of a pool until they are gone",
-                    ),
-                }
-            }
+            Ok(Some(found)) if is_original(&found) => match writable {
+                true => report.act(name, does, IpamAction::Definition(kind.plural)),
+                false => report.cannot(
+                    name,
+                    does,
+                    "the original's webhooks refuse every write of a pool until they are gone",
+                ),
+            },
             Ok(Some(_)) => {}
             Ok(None) => {
                 let says = format!("there is no {}: run `fipd crds install`", kind.kind);
@@ -119,7 +117,7 @@ pub(super) async fn take(
     let is_served = conversion.is_some();
     let change = |versions: &mut Value| {
         keep_unknown(versions, false);
-        version(versions, OLDER, |one| one["served"] = json!(is_served));
+        change_version(versions, OLDER, |one| one["served"] = json!(is_served));
     };
     edit(remote, plural, change, conversion.unwrap_or_else(none)).await?;
     let stored = json!({ "status": { "storedVersions": [POOL_VERSION] } });
@@ -164,16 +162,9 @@ async fn edit(
     remote.patch(&target, Patch::Merge, &patch).await
 }
 
-fn version(versions: &mut Value, name: &str, change: impl FnOnce(&mut Value)) {
-    let mut all = versions.as_array_mut().into_iter().flatten();
-    if let Some(one) = all.find(|one| one["name"] == name) {
-        change(one);
-    }
-}
-
 /// Whether an object of the newer version keeps fields that its schema does not know.
 fn keep_unknown(versions: &mut Value, keep: bool) {
-    version(versions, POOL_VERSION, |one| {
+    change_version(versions, POOL_VERSION, |one| {
         let spec = one.pointer_mut("/schema/openAPIV3Schema/properties/spec");
         let Some(spec) = spec.and_then(Value::as_object_mut) else {
             return;

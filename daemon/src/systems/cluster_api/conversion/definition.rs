@@ -2,7 +2,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -11,7 +10,7 @@ use crate::{
     controller::{
         Reconciled,
         client::{CallError, Patch, Remote, Target},
-        endpoint::OwnEndpoint,
+        endpoint::{OwnEndpoint, client_config, is_same_client},
         kind::CUSTOM_RESOURCE_DEFINITION,
         site::Site,
     },
@@ -33,15 +32,18 @@ pub fn none() -> Value {
 
 /// That fipd converts; `None`: nobody knows where it is.
 pub async fn by_fipd(own: &OwnEndpoint, cluster: &str) -> Reconciled<Option<Value>> {
-    let Some(url) = &own.url else {
+    let Some(url) = own.hooks_url(cluster) else {
         return Ok(None);
     };
     let ca = own.ca().await?;
-    let url = format!("{}/hooks/{cluster}/{PATH}", url.trim_end_matches('/'));
-    // Of a certificate of somebody else the API server has to know the CA itself.
-    let ca = (!ca.is_empty()).then(|| STANDARD.encode(ca));
+    let mut client = client_config(&format!("{url}/{PATH}"), &ca);
+    // A merge patch is to leave nothing of what was there before.
+    client["service"] = Value::Null;
+    if ca.is_empty() {
+        client["caBundle"] = Value::Null;
+    }
     Ok(Some(json!({ "strategy": "Webhook", "webhook": {
-        "clientConfig": { "service": null, "url": url, "caBundle": ca }, "conversionReviewVersions": ["v1"],
+        "clientConfig": client, "conversionReviewVersions": ["v1"],
     } })))
 }
 
@@ -51,6 +53,14 @@ pub fn is_by_fipd(definition: &Value) -> bool {
     let url = conversion["webhook"]["clientConfig"]["url"].as_str();
     let path = |url: &str| url.contains("/hooks/") && url.ends_with(PATH);
     conversion["strategy"] == "Webhook" && url.is_some_and(path)
+}
+
+/// Changes a version of a definition, where it has that.
+pub fn change_version(versions: &mut Value, name: &str, change: impl FnOnce(&mut Value)) {
+    let mut all = versions.as_array_mut().into_iter().flatten();
+    if let Some(one) = all.find(|one| one["name"] == name) {
+        change(one);
+    }
 }
 
 /// Keeps URL and CA in step for as long as the session of the site goes on.
@@ -87,16 +97,8 @@ async fn look(remote: &Remote, own: &OwnEndpoint, cluster: &str, plural: &str) -
     let Some(wanted) = by_fipd(own, cluster).await? else {
         return Ok(());
     };
-    let (now, client) = (
-        &found["spec"]["conversion"]["webhook"]["clientConfig"],
-        "/webhook/clientConfig",
-    );
-    let so = wanted.pointer(client).is_some_and(|wanted| {
-        ["url", "caBundle"]
-            .iter()
-            .all(|field| wanted[field] == now[field])
-    });
-    if so {
+    let now = &found["spec"]["conversion"]["webhook"]["clientConfig"];
+    if is_same_client(now, &wanted["webhook"]["clientConfig"]) {
         return Ok(());
     }
     let patch = json!({
