@@ -28,12 +28,8 @@ impl RecentReleases {
     /// What the object of this UID has is about to be released.
     pub fn note(&self, uid: &Text) {
         let (mut releases, now) = (self.0.lock(), Instant::now());
-        while let Some((at, old)) = releases.order.front()
-            && now - *at > KEPT_FOR
-        {
-            let old = Text::clone(old);
+        while let Some((_, old)) = releases.order.pop_front_if(|(at, _)| now - *at > KEPT_FOR) {
             releases.uids.remove(&old);
-            releases.order.pop_front();
         }
         if releases.uids.insert(Text::clone(uid)) {
             releases.order.push_back((now, Text::clone(uid)));

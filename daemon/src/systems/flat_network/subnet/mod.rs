@@ -167,7 +167,7 @@ impl PoolSource for SubnetSource {
         wanted: &PoolSpec,
         subnet: &SubnetView,
     ) -> Option<String> {
-        overlap(ledger, mirror, wanted, subnet, self.was_served(subnet))
+        overlap(ledger, mirror, wanted, subnet, || self.was_served(subnet))
     }
 
     fn spec(&self, mirror: &MirrorOf<'_>, subnet: &SubnetView) -> Result<PoolSpec, String> {
@@ -337,13 +337,13 @@ fn overlap(
     mirror: Option<&Pool>,
     wanted: &PoolSpec,
     subnet: &SubnetView,
-    was_served: bool,
+    was_served: impl FnOnce() -> bool,
 ) -> Option<String> {
     let read = subnet.read()?;
     let network = wanted.network;
     let before = mirror.filter(|pool| pool.spec.network == network && !pool.spec.closed);
     let served = match mirror {
-        None => was_served,
+        None => was_served(),
         Some(_) => before.is_some_and(|pool| gives_same(&pool.spec, wanted)),
     };
     if served {

@@ -37,14 +37,8 @@ fn a_new_or_wider_subnet_is_refused_by_pools_of_any_system() {
             network,
             ..subnet.read().expect("a subnet").pool()
         };
-        overlap(
-            &ledger,
-            mirror,
-            &wanted,
-            &subnet,
-            subnet.status.phase == ACTIVE,
-        )
-        .is_some()
+        let served = || subnet.status.phase == ACTIVE;
+        overlap(&ledger, mirror, &wanted, &subnet, served).is_some()
     };
     assert!(refused(None, here, (90, 120), ""), "it is new");
     assert!(refused(None, here, (90, 120), FAILED), "it was refused");

@@ -24,6 +24,7 @@ use crate::{
         confirm_absence::RECHECK_AFTER,
         queue::Next,
         store::Key,
+        tasks::quiet,
         unserved::{Unserved, refused},
         waiters::{Cause, LedgerEvent},
     },
@@ -36,8 +37,6 @@ use crate::{
 const NOT_RESERVED: &str = "AddressNotReserved";
 /// What the audit log says.
 const NAMED_NO_MORE: &str = "its workload does not name it any more";
-/// How often is looked whether all are kept.
-const SETTLES: Duration = Duration::from_millis(20);
 /// How many addresses an Event names.
 const NAMED: usize = 5;
 
@@ -257,9 +256,7 @@ impl Workloads {
         let all = async {
             for one in &self.0 {
                 one.context.objects.completed().await;
-                while !one.context.queue.is_idle() {
-                    tokio::time::sleep(SETTLES).await;
-                }
+                quiet(Arc::clone(&one.context.queue)).await;
             }
         };
         let _ = tokio::time::timeout(most, all).await;
