@@ -15,13 +15,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
-use kube::ResourceExt;
 use kube::api::{Api, DynamicObject, ListParams};
 use serde_json::{Value, json};
 
 use self::hook::Asker;
 use super::figure::{median, millis};
-use super::subject::{CREATORS, Subject};
+use super::subject::{CREATORS, Subject, delete_all};
 use super::writes::{Counted, Writes};
 use super::{Figure, percentile};
 use crate::cluster_api::IpamObjects;
@@ -281,22 +280,7 @@ impl Bench {
 
     /// Deletes all claims and waits until their addresses are gone as well.
     async fn delete_claims(&self) -> Result<()> {
-        let claims = self.api(CLAIM);
-        let there = claims.list_metadata(&ListParams::default()).await?;
-        let all = there.into_iter().map(|claim| async move {
-            let path = format!("{NAMESPACE}/{}", claim.name_any());
-            self.objects.delete(CLAIM, &path).await
-        });
-        let all = stream::iter(all).buffer_unordered(CREATORS);
-        all.try_collect::<()>().await?;
-        for api in [claims, self.api(ADDRESS)] {
-            wait_until("claims and addresses are gone", DEADLINE, || async {
-                let left = api.list(&ListParams::default().limit(1)).await?;
-                ensure!(left.items.is_empty(), "some are left");
-                Ok(())
-            })
-            .await?;
-        }
+        delete_all(&self.api(CLAIM), &self.api(ADDRESS)).await?;
         tokio::time::sleep(SETTLED).await;
         Ok(())
     }

@@ -5,18 +5,15 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
-use futures::{StreamExt, TryStreamExt, stream};
-use kube::ResourceExt;
-use kube::api::{DeleteParams, ListParams};
+use anyhow::Result;
 use serde_json::{Value, json};
 
 use super::Figure;
 use super::figure::{median, millis};
-use super::subject::{CREATORS, Subject};
+use super::subject::{Subject, delete_all};
 use super::writes::{Counted, Writes};
 use crate::flat_network::{FlatObjects, IP, PodCluster};
-use crate::testbed::{ControlPlaneOptions, Fipd, wait_until};
+use crate::testbed::{ControlPlaneOptions, Fipd};
 
 const NAMESPACE: &str = "bench";
 const GROUP: &str = "flatnetwork.pandaria.io";
@@ -182,24 +179,8 @@ impl Bench {
 
     /// Deletes all pods and waits until their addresses are gone as well.
     async fn delete_pods(&self) -> Result<()> {
-        let pods = self.objects.of("Pod", NAMESPACE);
-        let there = pods.list_metadata(&ListParams::default()).await?;
-        let (pods, params) = (&pods, &DeleteParams::default());
-        let all = there.into_iter().map(|pod| async move {
-            pods.delete(&pod.name_any(), params).await?;
-            anyhow::Ok(())
-        });
-        let all = stream::iter(all).buffer_unordered(CREATORS);
-        all.try_collect::<()>().await?;
-        for kind in ["Pod", IP] {
-            let api = self.objects.of(kind, NAMESPACE);
-            wait_until("pods and addresses are gone", DEADLINE, || async {
-                let left = api.list(&ListParams::default().limit(1)).await?;
-                ensure!(left.items.is_empty(), "some are left");
-                Ok(())
-            })
-            .await?;
-        }
+        let [pods, addresses] = ["Pod", IP].map(|kind| self.objects.of(kind, NAMESPACE));
+        delete_all(&pods, &addresses).await?;
         tokio::time::sleep(SETTLED).await;
         Ok(())
     }

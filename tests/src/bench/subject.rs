@@ -4,11 +4,15 @@ use std::collections::BTreeSet;
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use futures::{Stream, StreamExt, TryStreamExt, stream};
 use kube::ResourceExt;
-use kube::api::{Api, DynamicObject, ListParams, PostParams, WatchEvent, WatchParams};
+use kube::api::{
+    Api, DeleteParams, DynamicObject, ListParams, PostParams, WatchEvent, WatchParams,
+};
 use serde_json::{Value, json};
+
+use crate::testbed::wait_until;
 
 /// Concurrent creators.
 pub const CREATORS: usize = 16;
@@ -34,6 +38,27 @@ pub struct Bulk {
 }
 
 type Events = Pin<Box<dyn Stream<Item = kube::Result<WatchEvent<DynamicObject>>> + Send>>;
+
+/// Deletes all objects, and waits until they and what was made for them are gone.
+pub async fn delete_all(api: &Api<DynamicObject>, made: &Api<DynamicObject>) -> Result<()> {
+    let there = api.list_metadata(&ListParams::default()).await?;
+    let params = &DeleteParams::default();
+    let all = there.into_iter().map(|object| async move {
+        api.delete(&object.name_any(), params).await?;
+        anyhow::Ok(())
+    });
+    let all = stream::iter(all).buffer_unordered(CREATORS);
+    all.try_collect::<()>().await?;
+    for api in [api, made] {
+        wait_until("what was created is gone", DEADLINE, || async {
+            let left = api.list(&ListParams::default().limit(1)).await?;
+            ensure!(left.items.is_empty(), "some are left");
+            Ok(())
+        })
+        .await?;
+    }
+    Ok(())
+}
 
 impl Subject {
     /// From just before its create request until a watch event shows its address.
