@@ -163,16 +163,22 @@ impl FakeApi {
         (201, object)
     }
 
-    /// Deletes an object of the other kind.
+    /// Deletes an object of the other kind; one with finalizers only from then on has to go.
     fn remove(&mut self, key: &Key, body: &Value) -> (u16, Value) {
-        let Some(object) = self.made.get(key) else {
+        let Some(object) = self.made.get_mut(key) else {
             return (404, json!("it is not there"));
         };
-        assert_eq!(body["preconditions"]["uid"], object["metadata"]["uid"]);
-        let finalizers = object["metadata"]["finalizers"].as_array();
-        assert!(finalizers.is_none_or(Vec::is_empty), "{object}");
-        self.made.remove(key);
-        (200, json!({}))
+        let meta = &mut object["metadata"];
+        assert_eq!(body["preconditions"]["uid"], meta["uid"]);
+        let finalizers = meta["finalizers"].as_array();
+        if finalizers.is_none_or(Vec::is_empty) {
+            self.made.remove(key);
+            return (200, json!({}));
+        }
+        self.version += 1;
+        meta["deletionTimestamp"] = json!("2024-01-03T00:00:00Z");
+        meta["resourceVersion"] = json!(self.version.to_string());
+        (200, object.clone())
     }
 
     fn patch(&mut self, (is_made, key): (bool, &Key), body: &Value, status: bool) -> (u16, Value) {

@@ -83,7 +83,7 @@ pub async fn publish(
 /// Deletes the IPAddress of an earlier claim of the name: what it shows cools in the address book.
 pub async fn end_grace(claims: &IpClaimController, key: &Key) -> Reconciled<()> {
     match claims.user.addresses.get(key) {
-        Some(there) if there.grace_ends.is_some() => remote_delete(claims, key, &there).await,
+        Some(there) if there.grace_ends.is_some() => remove(claims, key, &there).await,
         Some(_) | None => Ok(()),
     }
 }
@@ -169,7 +169,7 @@ pub async fn retire(claims: &IpClaimController, key: &Key, claim: &IpClaimView) 
         there.owners.iter().any(|uid| **uid == *claim.meta.uid)
             || there.answers(&key.name, &claim.pool)
     };
-    let there = claims.user.addresses.get(key);
+    let there = read(claims, key).await?;
     let Some(there) = there.filter(|there| there.grace_ends.is_none() && its_own(there)) else {
         return Ok(());
     };
@@ -181,13 +181,23 @@ pub async fn retire(claims: &IpClaimController, key: &Key, claim: &IpClaimView) 
 
 /// Takes the IPAddress away that the claim of this name had, without a grace.
 pub async fn remove_of(claims: &IpClaimController, key: &Key) -> Reconciled<()> {
-    let there = claims.user.addresses.get(key);
+    let there = read(claims, key).await?;
     let its_own =
         |there: &Arc<AddressView>| *there.claim == *key.name && there.grace_ends.is_none();
     match there.filter(its_own) {
         Some(there) => remove(claims, key, &there).await,
         None => Ok(()),
     }
+}
+
+/// The IPAddress of this name. Where the watch shows none it may be behind: nobody may have heard the answer when fipd made it.
+async fn read(claims: &IpClaimController, key: &Key) -> Reconciled<Option<Arc<AddressView>>> {
+    let addresses = &claims.user.addresses;
+    if addresses.seen(key).is_some() {
+        return Ok(addresses.get(key));
+    }
+    let there: Option<IPAddress> = claims.context.remote.get(&target(claims, key)).await?;
+    Ok(there.map(AddressView::of).map(Arc::new))
 }
 
 /// How long the pool keeps what the claim had; `None`: not at all, as with a pool or namespace that goes.
@@ -233,23 +243,16 @@ async fn leave(
     Ok(())
 }
 
-/// The finalizer goes, then the object.
+/// Deletes it, then drops its finalizer: whoever dies in between leaves one that says that it goes.
 async fn remove(claims: &IpClaimController, key: &Key, there: &AddressView) -> Reconciled<()> {
     let (remote, target, meta) = (&claims.context.remote, target(claims, key), &there.meta);
+    if !meta.is_terminating() {
+        remote.delete(&target, &meta.uid).await?;
+    }
     let drop = remote.drop_finalizer(&target, &meta.uid, &meta.finalizers, PROTECT_ADDRESS);
     drop.await?;
-    remote_delete(claims, key, there).await
-}
-
-async fn remote_delete(
-    claims: &IpClaimController,
-    key: &Key,
-    there: &AddressView,
-) -> Reconciled<()> {
-    let (target, uid) = (target(claims, key), &there.meta.uid);
-    claims.context.remote.delete(&target, uid).await?;
     // A claim that is made again must not take it for its own.
-    claims.user.addresses.drop_deleted(key, uid);
+    claims.user.addresses.drop_deleted(key, &meta.uid);
     Ok(())
 }
 
@@ -311,18 +314,17 @@ fn is_left_over(claims: &IpClaimController, key: &Key, there: &AddressView) -> b
     there.meta.has_finalizer(PROTECT_ADDRESS) && claims.context.read(was_allocated)
 }
 
-/// Takes it away once a second look finds no claim either: a restore may write the claim after its IPAddress. The garbage collector
-/// leaves what a pool owns. The lease is released where the claim is absent from two lists.
+/// Takes it away once a second look has not found a claim either: a restore may write that after its IPAddress. The garbage
+/// collector leaves what a pool owns. The lease is released where the claim is absent from two lists.
 async fn remove_left_over(
     claims: &IpClaimController,
     key: &Key,
     there: &AddressView,
 ) -> Reconciled {
-    let claim = claim_target(claims, key);
-    let look = async { claims.context.remote.get::<Value>(&claim).await };
-    if let Some(wait) = claims.missing.confirm(key, look).await? {
+    if let Some(wait) = claims.missing.missing(key) {
         return Ok(Next::After(wait));
     }
+    claims.missing.forget(key);
     remove(claims, key, there).await?;
     Ok(Next::Done)
 }

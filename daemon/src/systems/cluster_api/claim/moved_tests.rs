@@ -451,6 +451,25 @@ async fn a_claim_that_is_made_again_gets_an_address_although_the_watch_is_behind
     assert!(!contends, "it waits for nobody");
 }
 
+/// The answer that it was made may have come to nobody, and the watch may begin again after the claim has gone.
+#[tokio::test]
+async fn an_ipaddress_that_no_watch_has_shown_goes_with_its_claim() {
+    let bench = Bench::new(Death::Never, false).await;
+    let side = &bench.here;
+    let claims = &side.daemon.controller;
+    claims.user.addresses.remove(&key());
+    side.server.lock().delete(&key(), "2024-01-03T00:00:00Z");
+    let claim = IpClaims::view(serde_json::from_value(side.claim()).expect("a claim"));
+    let meta = claim.meta.clone();
+    let done = claims.release(&key(), &meta, Some(Arc::new(claim))).await;
+    done.expect("no failure");
+    assert_eq!(side.claim(), Value::Null);
+    assert_eq!(bench.lease().state, LeaseState::Quarantined);
+    let cools = side.shows().expect("it stays for the grace of the pool");
+    assert_eq!(cools["metadata"]["finalizers"], json!([]), "{cools}");
+    assert!(cools["metadata"]["annotations"][GRACE_ENDS].is_string());
+}
+
 /// A claim waits for the checks of others only where it is to get an address that nobody has used.
 #[tokio::test]
 async fn a_claim_that_has_or_brings_an_address_waits_for_no_check() {
