@@ -170,7 +170,7 @@ pub async fn retire(claims: &IpClaimController, key: &Key, claim: &IpClaimView) 
             || there.answers(&key.name, &claim.pool)
     };
     let there = read(claims, key).await?;
-    let Some(there) = there.filter(|there| there.grace_ends.is_none() && its_own(there)) else {
+    let Some(there) = there.filter(|there| its_own(there)) else {
         return Ok(());
     };
     match grace(claims, key).await? {
@@ -182,22 +182,25 @@ pub async fn retire(claims: &IpClaimController, key: &Key, claim: &IpClaimView) 
 /// Takes the IPAddress away that the claim of this name had, without a grace.
 pub async fn remove_of(claims: &IpClaimController, key: &Key) -> Reconciled<()> {
     let there = read(claims, key).await?;
-    let its_own =
-        |there: &Arc<AddressView>| *there.claim == *key.name && there.grace_ends.is_none();
-    match there.filter(its_own) {
+    match there.filter(|there| *there.claim == *key.name) {
         Some(there) => remove(claims, key, &there).await,
         None => Ok(()),
     }
 }
 
-/// The IPAddress of this name. Where the watch shows none it may be behind: nobody may have heard the answer when fipd made it.
+/// The IPAddress of this name that is in use. Where the watch shows none it may be behind: nobody may have heard the answer when
+/// fipd made it.
 async fn read(claims: &IpClaimController, key: &Key) -> Reconciled<Option<Arc<AddressView>>> {
-    let addresses = &claims.user.addresses;
-    if addresses.seen(key).is_some() {
-        return Ok(addresses.get(key));
+    let known = claims.user.addresses.get(key);
+    let known = known.filter(|there| there.grace_ends.is_none());
+    if known.is_some() {
+        return Ok(known);
     }
     let there: Option<IPAddress> = claims.context.remote.get(&target(claims, key)).await?;
-    Ok(there.map(AddressView::of).map(Arc::new))
+    let there = there.map(AddressView::of);
+    Ok(there
+        .filter(|there| there.grace_ends.is_none())
+        .map(Arc::new))
 }
 
 /// How long the pool keeps what the claim had; `None`: not at all, as with a pool or namespace that goes.
