@@ -10,6 +10,8 @@
 mod admission;
 #[path = "flat_network/crash.rs"]
 mod crash;
+#[path = "flat_network/interfaces.rs"]
+mod interfaces;
 #[path = "flat_network/pods.rs"]
 mod pods;
 #[path = "flat_network/subnets.rs"]

@@ -61,5 +61,9 @@ pub const VALIDATING_WEBHOOK: &str = "rancher-flat-network-subnets-validating-co
 /// Reason of its Events on pods.
 pub const IP_ERROR: &str = "FlatNetworkIPError";
 
+/// Annotation on a pod: further interfaces on flat networks, a list in JSON. fipd's own.
+pub const ADDITIONAL_INTERFACES: &str = "fipd.io/additional-interfaces";
+/// Annotation on a pod: `true` gives each interface an address of the partner of its subnet as well. fipd's own.
+pub const DUAL_STACK: &str = "fipd.io/dual-stack";
 /// Annotation on a pod template: how many seconds the address of an ordinal waits for its successor. fipd's own.
 pub const KEEP_SECONDS: &str = "fipd.io/keep-address-seconds";

@@ -106,7 +106,8 @@ pub struct FlatNetworkSubnetSpec {
     )]
     #[schemars(range(min = 0, max = 31_536_000))]
     pub sticky_seconds: Option<i64>,
-    /// Name of the subnet of the other family. Not used yet.
+    /// Name of the subnet of the other family on the same interface: pods with the annotation `fipd.io/dual-stack` get an
+    /// address of both.
     #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     #[schemars(length(max = 253))]
     pub partner: String,

@@ -272,12 +272,12 @@ impl<T: PartialEq + Debug> Objects<T> {
         }
     }
 
-    /// Shows in `other` what `part` takes of the object with this key; whether that is another than before. What both keep is
-    /// charged here alone, and nobody else writes there.
+    /// Shows in `other`, with the key `at`, what `part` takes of the object with this key; whether that is another than before.
+    /// What both keep is charged here alone, and nobody else writes there.
     pub fn show_in<U: PartialEq>(
         &self,
-        other: &Objects<U>,
         key: &Key,
+        (other, at): (&Objects<U>, &Key),
         part: impl Fn(&T) -> Option<Arc<U>>,
     ) -> bool {
         let seen = match self.seen(key) {
@@ -286,12 +286,12 @@ impl<T: PartialEq + Debug> Objects<T> {
             None => None,
         };
         let mut map = other.map.write();
-        if map.get(key) == seen.as_ref() {
+        if map.get(at) == seen.as_ref() {
             return false;
         }
         match seen {
-            Some(seen) => drop(map.insert(key.clone(), seen)),
-            None => drop(map.remove(key)),
+            Some(seen) => drop(map.insert(at.clone(), seen)),
+            None => drop(map.remove(at)),
         }
         true
     }
@@ -531,9 +531,9 @@ mod tests {
     #[test]
     fn a_part_is_shown_elsewhere_and_goes_with_the_whole() {
         let (whole, part) = (Objects::new(), Objects::new());
-        let key = Key::new("ns", "a");
+        let (key, at) = (Key::new("ns", "a"), Key::new("ns", "a.x"));
         let show = || {
-            whole.show_in(&part, &key, |one: &u8| {
+            whole.show_in(&key, (&part, &at), |one: &u8| {
                 (*one > 1).then(|| Arc::new(one / 2))
             })
         };
@@ -545,7 +545,7 @@ mod tests {
             (None, false, None),
         ] {
             whole.put(&key, value.and_then(good)).unwrap();
-            assert_eq!((show(), part.get(&key)), (is_news, shown.map(Arc::new)));
+            assert_eq!((show(), part.get(&at)), (is_news, shown.map(Arc::new)));
         }
     }
 

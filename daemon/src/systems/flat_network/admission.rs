@@ -32,6 +32,7 @@ use crate::{
     },
     controller::store::Key,
     ipam::Ipam,
+    systems::flat_network::names::pod_key,
     validation::{
         Wrong,
         flat_network::{mac::MacAddress, subnet::FlatSubnet, workload::WorkloadRef},
@@ -63,6 +64,9 @@ pub trait FlatFacts: Send + Sync {
 
     /// The subnet of this name, as it is in force.
     fn subnet(&self, name: &str) -> Option<Arc<FlatSubnet>>;
+
+    /// The subnet of the other family that pods of this one get addresses of, or why there is none and what to do.
+    fn partner(&self, name: &str) -> Result<String, String>;
 
     /// The name of the network that a new pool of this subnet would be in; `annotation` is what the object says of it.
     fn network(&self, name: &str, subnet: &FlatSubnet, annotation: Option<&str>) -> String;
@@ -207,7 +211,7 @@ fn holder_text(identity: &Identity, facts: &dyn FlatFacts) -> String {
     if !is_here(identity, facts) {
         return "another system or cluster".to_owned();
     }
-    let pod = Key::new(&identity.namespace, &identity.name);
+    let pod = pod_key(&Key::new(&identity.namespace, &identity.name));
     match &*identity.kind {
         KIND_IP => facts
             .workload_of(&pod)

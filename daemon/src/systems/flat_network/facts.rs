@@ -6,7 +6,7 @@ use fipd_core::ClusterId;
 
 use super::{
     admission::FlatFacts,
-    names::ACTIVE,
+    names::{ACTIVE, pod_key},
     pod::PodController,
     subnet::{SubnetView, link_of},
 };
@@ -51,6 +51,10 @@ impl FlatFacts for ClusterFacts {
         Self::in_force(&found)
     }
 
+    fn partner(&self, name: &str) -> Result<String, String> {
+        self.0.partner(name)
+    }
+
     fn network(&self, name: &str, subnet: &FlatSubnet, annotation: Option<&str>) -> String {
         let site = &self.0.context.site;
         let facts = PoolFacts {
@@ -70,15 +74,22 @@ impl FlatFacts for ClusterFacts {
     }
 
     fn mac_user(&self, subnet: &str, mac: &MacAddress) -> Option<Key> {
-        self.0.mac_user(subnet, &mac.to_string())
+        let ip = self.0.mac_user(subnet, &mac.to_string())?;
+        Some(pod_key(&ip))
     }
 
     fn workload_of(&self, pod: &Key) -> Option<WorkloadRef> {
-        let found = self.0.context.objects.get(pod)?.workload.clone()?;
-        // A Job of a CronJob: its address says so.
+        let found = self.0.context.objects.get(pod);
+        let found = found.and_then(|pod| pod.workload.clone());
         let ip = self.0.ips.context.objects.get(pod);
         let says = ip.and_then(|ip| ip.workload.clone());
-        Some(says.filter(|_| found.kind == JOB.kind).unwrap_or(found))
+        match found {
+            // A Job of a CronJob: its address says so.
+            Some(job) if job.kind == JOB.kind => says.or(Some(job)),
+            Some(found) => Some(found),
+            // It waits for the next pod of its name.
+            None => says,
+        }
     }
 
     fn has_pod(&self, pod: &Key) -> bool {

@@ -48,6 +48,10 @@ impl FlatFigures {
         for ip in pods.ips.context.objects.values() {
             *by_phase.entry(phase(&ip.status.phase)).or_default() += 1;
         }
+        let refused = pods.refused().len() as u64;
+        if refused > 0 {
+            *by_phase.entry(FAILED.to_owned()).or_default() += refused;
+        }
         push(&mut self.pods, by_phase, more);
     }
 

@@ -192,7 +192,7 @@ async fn serve(site: Arc<Site>, system: RunningFlatNetwork) {
     system.sites.add(&site.name, Arc::downgrade(&pods));
     count(&site, "FlatNetworkSubnets", &subnets.context().objects);
     count(&site, "FlatNetworkIPs", &ips.context.objects);
-    count(&site, "pods on flat networks", &pods.context.objects);
+    count(&site, "interfaces of pods", &pods.context.objects);
     let services = Arc::<ServiceWatches>::default();
     watch(&site, (&subnets, &ips, &pods), &services, &mut tasks);
     let (webhook, own) = (&settings.webhook, &system.means.endpoint);

@@ -5,11 +5,18 @@ use std::collections::BTreeMap;
 use fipd_core::Ledger;
 use serde_json::{Value, json};
 
-use super::pod::PodController;
+use super::{
+    ip::FlatIpView,
+    names::pod_key,
+    pod::{PodController, observe::PodView},
+};
 use crate::{
     config::operation::{Column, ColumnLink, Does, Operations, Served, SystemOperation},
     connected::Connected,
-    controller::{conditions::READY, store::Key},
+    controller::{
+        conditions::{INVALID, READY},
+        store::Key,
+    },
 };
 
 /// All of it.
@@ -53,6 +60,8 @@ pub(super) static OPERATIONS: Operations = Operations {
                     Column::new("CLUSTER", "cluster"),
                     Column::new("NAMESPACE", "namespace"),
                     Column::new("NAME", "name"),
+                    Column::new("POD", "pod"),
+                    Column::new("INTERFACE", "interface"),
                     Column::new("SUBNET", "subnet").to(ColumnLink::Rows(SUBNETS)),
                     Column::new("ADDRESS", "address").to(ColumnLink::Lease),
                     Column::new("MAC", "mac"),
@@ -112,31 +121,51 @@ fn subnets(pods: &PodController) -> Vec<(Key, Value)> {
     .collect()
 }
 
+/// The addresses of pods, and pods that get none for what their annotations say.
 fn addresses(pods: &PodController) -> Vec<(Key, Value)> {
     let all = pods.ips.context.objects.all().into_iter();
-    all.map(|(key, ip)| {
-        let mut conditions = ip.status.conditions.iter();
-        let ready = conditions.find(|one| one.type_ == READY);
-        let waits = ready.filter(|ready| ready.status != "True");
-        let pod = pods.context.objects.get(&key);
-        let network = pods.context.read(|ledger| {
-            let identity = pods.ips.context.identity(&key);
-            let leases = ledger.leases_of(&identity);
-            let lease = leases.first()?;
-            ledger
-                .network(lease.key.network)
-                .map(|network| network.name.to_string())
-        });
-        let row = json!({
-            "namespace": &*key.namespace, "name": &*key.name, "subnet": ip.spec.subnet,
-            "address": Some(&ip.status.addr).filter(|text| !text.is_empty()),
-            "address_network": network, "mac": ip.status.mac,
-            "node": pod.as_ref().and_then(|pod| pod.node.clone()),
-            "phase": ip.status.phase,
-            "reason": waits.map(|ready| ready.reason.clone()),
-            "message": waits.map(|ready| ready.message.clone()),
-        });
+    let addressed = all.map(|(key, ip)| {
+        let row = address(pods, &key, &ip);
         (key, row)
+    });
+    let refused = pods.refused().into_iter();
+    let without = refused.map(|(key, pod, wrong)| {
+        let mut row = named(&key, Some(&pod));
+        row["interface"] = json!(Some(&pod.interface.name).filter(|name| !name.is_empty()));
+        row["reason"] = json!(INVALID);
+        row["message"] = json!(wrong.to_string());
+        (key, row)
+    });
+    addressed.chain(without).collect()
+}
+
+fn named(key: &Key, pod: Option<&PodView>) -> Value {
+    json!({
+        "namespace": &*key.namespace, "name": &*key.name, "pod": &*pod_key(key).name,
+        "node": pod.and_then(|pod| pod.node.clone()),
     })
-    .collect()
+}
+
+fn address(pods: &PodController, key: &Key, ip: &FlatIpView) -> Value {
+    let mut conditions = ip.status.conditions.iter();
+    let ready = conditions.find(|one| one.type_ == READY);
+    let waits = ready.filter(|ready| ready.status != "True");
+    let network = pods.context.read(|ledger| {
+        let identity = pods.ips.context.identity(key);
+        let leases = ledger.leases_of(&identity);
+        let lease = leases.first()?;
+        ledger
+            .network(lease.key.network)
+            .map(|network| network.name.to_string())
+    });
+    let mut row = named(key, pods.context.objects.get(key).as_deref());
+    row["interface"] = json!(ip.interface);
+    row["subnet"] = json!(ip.spec.subnet);
+    row["address"] = json!(Some(&ip.status.addr).filter(|text| !text.is_empty()));
+    row["address_network"] = json!(network);
+    row["mac"] = json!(ip.status.mac);
+    row["phase"] = json!(ip.status.phase);
+    row["reason"] = json!(waits.map(|ready| ready.reason.clone()));
+    row["message"] = json!(waits.map(|ready| ready.message.clone()));
+    row
 }

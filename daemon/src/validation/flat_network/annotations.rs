@@ -75,10 +75,15 @@ impl PodAddresses {
         if ip.is_empty() || subnet.is_empty() {
             return Ok(None);
         }
-        let fields = AskedFields::annotations(path);
+        Self::of_texts(&AskedFields::annotations(path), [subnet, ip, mac]).map(Some)
+    }
+
+    /// Reads what annotations say of the subnet, of addresses and of MACs.
+    pub(super) fn of_texts(fields: &AskedFields, texts: [&str; 3]) -> Result<Self, Wrong> {
+        let [subnet, ip, mac] = texts.map(str::trim);
         let addresses = members(&fields.ip, ip)?;
         let macs = members(&fields.mac, mac)?;
-        Self::of(&fields, subnet, &addresses, &macs).map(Some)
+        Self::of(fields, subnet, &addresses, &macs)
     }
 
     /// The same of a FlatNetworkIP, in either spelling.

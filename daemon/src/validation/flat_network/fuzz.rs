@@ -6,10 +6,13 @@ use fipd_crds::flat_network::{
     FlatNetworkIP, FlatNetworkSubnet,
     names::{NETWORK_STATUS, NETWORKS},
 };
+use fipd_crds::names::is_object_name;
 
 use super::{
-    annotations::{Annotations, AskedFields, PodAddresses, keep_seconds},
-    changes, clash, labels, multus, spelling,
+    annotations::{Annotations, PodAddresses, keep_seconds},
+    changes, clash,
+    interfaces::{PodInterface, pod_of},
+    labels, multus, spelling,
     subnet::FlatSubnet,
     workload::check_asked,
 };
@@ -55,18 +58,20 @@ pub fn pods(bytes: &[u8]) {
     let text = |key: &str| all.get(key).map_or("", String::as_str);
     let _ = multus::shown_addresses("ns", NETWORK_STATUS, text(NETWORK_STATUS));
     let _ = multus::names_flat_network(NETWORKS, text(NETWORKS));
-    let Ok(Some(asked)) = PodAddresses::read(path, &all) else {
-        return;
-    };
-    let values = asked
-        .addresses
-        .iter()
-        .map(|address| labels::address(*address));
-    let values = values.chain(asked.macs.iter().map(labels::mac));
-    for value in values.chain([labels::name(&asked.subnet)]) {
-        assert!(labels::is_value(&value) && !value.is_empty(), "{value:?}");
-    }
     let spec = r#"{ "flatMode": "ipvlan", "master": "eth0", "cidr": "10.1.2.0/24" }"#;
     let subnet = FlatSubnet::read(&serde_json::from_str(spec).unwrap()).unwrap();
-    let _ = check_asked(&asked, &AskedFields::annotations(path), &subnet);
+    for one in PodInterface::read_all(path, &all).unwrap_or_default() {
+        let asked = &one.asked;
+        let addresses = asked.addresses.iter().map(|one| labels::address(*one));
+        let values = addresses.chain(asked.macs.iter().map(labels::mac));
+        for value in values.chain([labels::name(&asked.subnet)]) {
+            assert!(labels::is_value(&value) && !value.is_empty(), "{value:?}");
+        }
+        let _ = check_asked(asked, &one.fields, &subnet);
+        let name = one.id.object_name(path, "web-0").unwrap();
+        assert!(
+            is_object_name(&name) && pod_of(&name) == "web-0",
+            "{name:?}"
+        );
+    }
 }

@@ -8,6 +8,7 @@ pub mod changes;
 pub mod clash;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
+pub mod interfaces;
 pub mod labels;
 pub mod link;
 pub mod mac;

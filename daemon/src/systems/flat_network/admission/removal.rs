@@ -11,6 +11,7 @@ use crate::{
         review::{Question, Verdict},
     },
     controller::store::Key,
+    systems::flat_network::names::pod_key,
     validation::flat_network::subnet::check_namespace,
 };
 
@@ -28,7 +29,7 @@ const NAMED: usize = 5;
 /// What somebody deletes.
 pub enum FlatRemoval {
     Subnet(String),
-    /// The address of the pod of this name.
+    /// An address of this pod.
     Ip(Key),
 }
 
@@ -42,7 +43,8 @@ impl FlatRemoval {
             return Err(Verdict::allowed());
         }
         if *kind != SUBNET {
-            return Ok(Self::Ip(Key::new(&question.namespace, &question.name)));
+            let ip = Key::new(&question.namespace, &question.name);
+            return Ok(Self::Ip(pod_key(&ip)));
         }
         match check_namespace(&question.namespace) {
             Ok(()) => Ok(Self::Subnet(question.name.clone())),

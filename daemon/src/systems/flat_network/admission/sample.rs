@@ -18,7 +18,9 @@ use crate::{
         review::{Question, Verdict},
     },
     controller::store::Key,
-    validation::flat_network::{mac::MacAddress, subnet::FlatSubnet, workload::WorkloadRef},
+    validation::flat_network::{
+        interfaces::partner_of, mac::MacAddress, subnet::FlatSubnet, workload::WorkloadRef,
+    },
 };
 
 /// The cluster `lab` with what its controllers know.
@@ -54,6 +56,10 @@ impl FlatFacts for Lab {
         let mut subnets = self.subnets.iter();
         let found = subnets.find(|(one, _)| one == name)?;
         Some(Arc::clone(&found.1))
+    }
+
+    fn partner(&self, name: &str) -> Result<String, String> {
+        partner_of(name, |name| self.subnet(name))
     }
 
     fn network(&self, _: &str, _: &FlatSubnet, annotation: Option<&str>) -> String {

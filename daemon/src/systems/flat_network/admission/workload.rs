@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::{
     BookReader, FlatFacts, KIND_IP, KIND_POD, for_now, holder_text, is_here,
+    kinds::POD,
     subnet::object_of,
     template::{PodTemplate, attached, is_owned, is_same},
 };
@@ -21,10 +22,12 @@ use crate::{
         spec,
     },
     controller::store::Key,
+    systems::flat_network::names::pod_key,
     validation::{
         Wrong,
         flat_network::{
             annotations::{AskedFields, PodAddresses},
+            interfaces::{PodInterface, no_partner, pod_of},
             mac::MacAddress,
             multus,
             subnet::FlatSubnet,
@@ -35,14 +38,21 @@ use crate::{
 
 /// What a workload, pod or address asks for, which makes sense by itself.
 pub struct WorkloadWrite {
-    asked: PodAddresses,
-    fields: AskedFields,
+    asks: Vec<AskedAddress>,
     workload: WorkloadRef,
     /// How many pods there are to be at once.
     pods: Option<u64>,
     /// Whether what made it was judged already, so that what others have is not asked again.
     is_owned: bool,
     warnings: Vec<String>,
+}
+
+/// What is asked for on one interface.
+struct AskedAddress {
+    asked: PodAddresses,
+    fields: AskedFields,
+    /// It is to be of the partner of the subnet.
+    is_partner: bool,
 }
 
 impl WorkloadWrite {
@@ -62,15 +72,25 @@ impl WorkloadWrite {
             );
             return Err(Verdict::warned(vec![text]));
         }
-        let Some(asked) = PodAddresses::read(path, &annotations)? else {
+        let interfaces = PodInterface::read_all(path, &annotations)?;
+        if interfaces.is_empty() {
             let text = format!(
                 "{path}: the pods get no address on the flat network, as that takes both {IP} and {SUBNET}"
             );
             return Err(Verdict::warned(vec![text]));
-        };
+        }
+        if *kind == POD && !question.name.is_empty() {
+            for one in &interfaces {
+                one.id.object_name(path, &question.name)?;
+            }
+        }
+        let asks = interfaces.into_iter().map(|one| AskedAddress {
+            asked: one.asked,
+            fields: one.fields,
+            is_partner: one.id.is_partner,
+        });
         Ok(Self {
-            asked,
-            fields: AskedFields::annotations(path),
+            asks: asks.collect(),
             workload: WorkloadRef::new(template.kind, &question.namespace, &question.name),
             pods: template.count(&question.object),
             is_owned: is_owned(kind, &question.object),
@@ -88,10 +108,14 @@ impl WorkloadWrite {
         if let Some(old) = before {
             keeps(&asked, old)?;
         }
-        Ok(Self {
+        let asks = vec![AskedAddress {
             asked,
             fields: AskedFields::of_ip(),
-            workload: WorkloadRef::new(KIND_POD, &question.namespace, &question.name),
+            is_partner: false,
+        }];
+        Ok(Self {
+            asks,
+            workload: WorkloadRef::new(KIND_POD, &question.namespace, pod_of(&question.name)),
             pods: None,
             is_owned: false,
             warnings: Vec::new(),
@@ -104,30 +128,54 @@ impl WorkloadWrite {
         facts: &dyn FlatFacts,
         book: &impl BookReader,
     ) -> Result<Vec<String>, Verdict> {
-        let (asked, fields) = (&self.asked, &self.fields);
         let mut warnings = self.warnings.clone();
-        let Some(subnet) = facts.subnet(&asked.subnet) else {
-            let wrong = no_subnet(fields, asked);
-            if self.is_owned {
+        for ask in &self.asks {
+            match self.judge_one(ask, facts, book) {
+                Ok(remarks) => warnings.extend(remarks),
                 // The pod waits for it, and an Event says so.
-                warnings.push(wrong.to_string());
-                return Ok(warnings);
+                Err(AskRefused::NotYet(wrong)) if self.is_owned => warnings.push(wrong.to_string()),
+                Err(AskRefused::NotYet(wrong) | AskRefused::Never(wrong)) => {
+                    return Err(for_now(wrong));
+                }
             }
-            return Err(for_now(wrong));
-        };
-        check_asked(asked, fields, &subnet).map_err(for_now)?;
-        if self.is_owned {
-            return Ok(warnings);
         }
-        let leases = book.look(|ledger| leases(ledger, facts, asked));
-        let taken = self.taken(facts, &leases);
-        check_free(&taken.facts(self, &subnet)).map_err(for_now)?;
-        warnings.extend(remarks(&taken.facts(self, &subnet)));
         Ok(warnings)
     }
 
+    fn judge_one(
+        &self,
+        ask: &AskedAddress,
+        facts: &dyn FlatFacts,
+        book: &impl BookReader,
+    ) -> Result<Vec<String>, AskRefused> {
+        let (asked, fields) = (&ask.asked, &ask.fields);
+        let named = facts.subnet(&asked.subnet);
+        let subnet = named.ok_or_else(|| AskRefused::NotYet(no_subnet(fields, asked)))?;
+        if ask.is_partner {
+            let wrong = |why: String| AskRefused::NotYet(no_partner(&fields.subnet, &why));
+            return facts
+                .partner(&asked.subnet)
+                .map_err(wrong)
+                .map(|_| Vec::new());
+        }
+        check_asked(asked, fields, &subnet).map_err(AskRefused::Never)?;
+        if self.is_owned {
+            return Ok(Vec::new());
+        }
+        let leases = book.look(|ledger| leases(ledger, facts, asked));
+        let taken = self.taken(ask, facts, &leases);
+        let known = taken.facts((ask, self.pods), &subnet);
+        check_free(&known).map_err(AskRefused::Never)?;
+        Ok(remarks(&known))
+    }
+
     /// What others have of what is asked for.
-    fn taken(&self, facts: &dyn FlatFacts, leases: &[(IpAddr, Arc<Lease>)]) -> TakenAddresses {
+    fn taken(
+        &self,
+        ask: &AskedAddress,
+        facts: &dyn FlatFacts,
+        leases: &[(IpAddr, Arc<Lease>)],
+    ) -> TakenAddresses {
         let mut taken = TakenAddresses::default();
         let pod = Key::new(&self.workload.namespace, &self.workload.name);
         let is_pod = self.workload.kind == KIND_POD;
@@ -146,7 +194,7 @@ impl WorkloadWrite {
             };
             is_here(identity, facts)
                 && match &*identity.kind {
-                    KIND_IP => is_own_pod(&key),
+                    KIND_IP => is_own_pod(&pod_key(&key)),
                     _ => itself(&self.workload) || above.as_ref().is_some_and(itself),
                 }
         };
@@ -165,14 +213,21 @@ impl WorkloadWrite {
                 };
             }
         }
-        for mac in &self.asked.macs {
-            let user = facts.mac_user(&self.asked.subnet, mac);
+        for mac in &ask.asked.macs {
+            let user = facts.mac_user(&ask.asked.subnet, mac);
             if let Some(user) = user.filter(|user| !is_own_pod(user)) {
                 taken.macs.insert(mac.clone(), format!("pod {user}"));
             }
         }
         taken
     }
+}
+
+/// Why an address is refused.
+enum AskRefused {
+    /// Something is missing that may come.
+    NotYet(Wrong),
+    Never(Wrong),
 }
 
 /// What others have.
@@ -184,12 +239,16 @@ struct TakenAddresses {
 }
 
 impl TakenAddresses {
-    fn facts<'a>(&'a self, write: &'a WorkloadWrite, subnet: &'a FlatSubnet) -> WorkloadFacts<'a> {
+    fn facts<'a>(
+        &'a self,
+        (ask, pods): (&'a AskedAddress, Option<u64>),
+        subnet: &'a FlatSubnet,
+    ) -> WorkloadFacts<'a> {
         WorkloadFacts {
-            asked: &write.asked,
-            fields: &write.fields,
+            asked: &ask.asked,
+            fields: &ask.fields,
             subnet,
-            pods: write.pods,
+            pods,
             reserved: &self.reserved,
             used: &self.used,
             used_macs: &self.macs,

@@ -22,7 +22,9 @@ use k8s_openapi::{
 use parking_lot::Mutex;
 
 use super::{
-    names::{CHOSEN_MAC, FLAT_IP, IP_REMOVE, KEEP_SECONDS, KEPT_SINCE, WORKLOAD},
+    names::{
+        CHOSEN_MAC, FLAT_IP, INTERFACE, IP_REMOVE, KEEP_SECONDS, KEPT_SINCE, WORKLOAD, pod_key,
+    },
     pod::{alive, observe::used},
     settings::FlatNetworkSettings,
     workload::Workloads,
@@ -61,6 +63,8 @@ pub struct FlatIpView {
     pub status: FlatNetworkIPStatus,
     pub labels: BTreeMap<String, String>,
     pub owners: Vec<OwnerReference>,
+    /// The interface of the pod, where it is not that of the address which is called like the pod.
+    pub interface: Option<String>,
     /// The MAC of those that its pod names.
     pub mac: Option<String>,
     /// What its pod is of.
@@ -87,6 +91,7 @@ impl FlatIpView {
             mac: annotation(CHOSEN_MAC)
                 .cloned()
                 .filter(|mac| !mac.is_empty()),
+            interface: annotation(INTERFACE).cloned(),
             workload: annotation(WORKLOAD).and_then(|text| {
                 let (kind, name) = text.split_once('/')?;
                 let namespace = meta.namespace.as_deref().unwrap_or_default();
@@ -262,14 +267,30 @@ impl AddressUser for FlatIps {
 }
 
 impl FlatIps {
-    /// Whether the pod may use its address still, and when to look again.
+    /// Whether a pod may use its address still, and when to look again.
     async fn still_used(
         ips: &FlatIpController,
         key: &Key,
         ip: &FlatIpView,
     ) -> Reconciled<Option<Next>> {
+        let pod = pod_key(key);
+        // The originals may have served a pod that is called like a further address.
+        let namesake = Some(key).filter(|key| **key != pod);
+        for pod in [Some(&pod), namesake].into_iter().flatten() {
+            if let Some(next) = Self::is_user(ips, pod, (key, ip)).await? {
+                return Ok(Some(next));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn is_user(
+        ips: &FlatIpController,
+        pod: &Key,
+        (key, ip): (&Key, &FlatIpView),
+    ) -> Reconciled<Option<Next>> {
         let remote = &ips.context.remote;
-        let Some(pod) = remote.get::<Pod>(&POD.target(key)).await? else {
+        let Some(pod) = remote.get::<Pod>(&POD.target(pod)).await? else {
             return Ok(None);
         };
         if alive::is_finished(&pod) {

@@ -1,4 +1,6 @@
 //! Pods on flat networks: each that asks for an address has a FlatNetworkIP of its name, and shows by its labels what it has.
+//! A pod with further interfaces, or with both families, has more FlatNetworkIPs. Each is looked at by itself: keys here are those of
+//! FlatNetworkIPs.
 //!
 //! ```text
 //!  pod --annotations--> FlatNetworkIP --> lease --> its status --> labels of the pod
@@ -16,19 +18,19 @@ use std::{
     time::Duration,
 };
 
+use fipd_crds::flat_network::{AcceptedLink, FlatNetworkSubnetSpec};
 use k8s_openapi::{
     api::{batch::v1::Job, core::v1::Pod},
     jiff,
 };
 use parking_lot::Mutex;
-use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
 use super::{
     ip::{FlatIpController, FlatIpView},
-    names::{FAILED, FLAT_IP, IP_ERROR},
+    names::{DUAL_STACK, FAILED, FLAT_IP, IP_ERROR, pod_key},
     settings::FlatNetworkSettings,
-    subnet::SubnetView,
+    subnet::{SubnetView, link},
     workload::Workloads,
 };
 use crate::controller::{
@@ -42,9 +44,17 @@ use crate::controller::{
     reconcile::Controller,
     store::{Key, Objects},
 };
-use crate::validation::flat_network::workload::WorkloadRef;
+use crate::validation::{
+    Wrong,
+    flat_network::{
+        annotations::{PodAddresses, annotation},
+        interfaces::{no_partner, partner_of},
+        subnet::FlatSubnet,
+        workload::WorkloadRef,
+    },
+};
 use macs::MacIndex;
-use observe::PodView;
+use observe::{ANNOTATIONS, PodView};
 use plan::{PodFacts, PodPlan, Why, choose_mac, kept_from, pending, plan};
 
 /// When a pod is looked at again that waits for a MAC.
@@ -66,6 +76,7 @@ impl View for NamespaceView {
 
 /// The controller of all pods on flat networks of a cluster.
 pub struct PodController {
+    /// The interfaces of pods, by the keys of their addresses.
     pub context: Context<PodView>,
     pub ips: Arc<FlatIpController>,
     pub subnets: Arc<Objects<SubnetView>>,
@@ -85,8 +96,8 @@ pub struct PodController {
     known: Mutex<BTreeMap<String, SubnetMeaning>>,
 }
 
-/// Mode, seconds that it keeps addresses of ordinals, and whether pods get a 6to4 address.
-type SubnetMeaning = (String, Option<i64>, bool);
+/// What is written, how pods are attached, and whether they get a 6to4 address.
+type SubnetMeaning = (FlatNetworkSubnetSpec, Option<AcceptedLink>, bool);
 
 impl Controller for PodController {
     type View = PodView;
@@ -113,9 +124,10 @@ impl Controller for PodController {
                 self.macs.lock().retain(|_, user| user != key);
             }
         }
+        let pod = pod.map(|pod| self.with_subnet(pod, ip.as_deref()));
         if let Some(pod) = pod.as_deref() {
             self.missing.forget(key);
-            self.tell(key, pod, ip.as_deref());
+            self.tell(&pod_key(key), pod, ip.as_deref());
         }
         let facts = match pod.as_deref().filter(|pod| pod.wants.is_ok()) {
             Some(pod) => match self.facts(key, pod, ip.as_deref()).await? {
@@ -163,18 +175,75 @@ impl PodController {
         debug_assert!(first.is_ok(), "there are workloads already");
     }
 
+    fn subnet(&self, name: &str) -> Option<Arc<SubnetView>> {
+        self.subnets.get(&Key::new(&self.settings.namespace, name))
+    }
+
+    fn is_partner(&self, of: &str, subnet: &str) -> bool {
+        let of = self.subnet(of);
+        of.is_some_and(|of| of.spec.partner == subnet)
+    }
+
+    /// The same, which asks for the partner of the subnet by its name where it asks for that. A pod keeps the partner that it has
+    /// an address of.
+    fn with_subnet(&self, pod: Arc<PodView>, ip: Option<&FlatIpView>) -> Arc<PodView> {
+        let Some(wants) = pod.wants.as_ref().ok() else {
+            return pod;
+        };
+        if !pod.interface.is_partner {
+            return pod;
+        }
+        let has = ip.filter(|ip| plan::is_of(ip, &pod) && !ip.status.addr.is_empty());
+        let partner = match has {
+            Some(ip) => Ok(ip.spec.subnet.clone()),
+            None => self.partner(&wants.subnet),
+        };
+        let wants = match partner {
+            Ok(subnet) => Ok(PodAddresses {
+                subnet,
+                ..PodAddresses::default()
+            }),
+            Err(why) => Err(no_partner(&annotation(ANNOTATIONS, DUAL_STACK), &why)),
+        };
+        Arc::new(PodView {
+            wants,
+            ..PodView::clone(&pod)
+        })
+    }
+
+    /// Those that get no address for what their annotations say.
+    pub fn refused(&self) -> Vec<(Key, Arc<PodView>, Wrong)> {
+        let all = self.context.objects.all().into_iter();
+        let without = all.filter(|(key, _)| self.ips.context.objects.seen(key).is_none());
+        let refused = without.filter_map(|(key, pod)| {
+            let pod = self.with_subnet(pod, None);
+            let wrong = pod.wants.clone().err()?;
+            Some((key, pod, wrong))
+        });
+        refused.collect()
+    }
+
+    /// The name of the subnet of the other family that pods of a subnet get addresses of.
+    ///
+    /// # Errors
+    /// Why there is none, and what to do.
+    pub fn partner(&self, name: &str) -> Result<String, String> {
+        // One that somebody wants to attach otherwise is in force as it was.
+        let in_force = |subnet: &SubnetView, read: &FlatSubnet| {
+            let accepted = subnet.status.accepted.as_ref();
+            accepted.is_none_or(|accepted| *accepted == link(read))
+        };
+        partner_of(name, |name| {
+            let subnet = self.subnet(name)?;
+            let read = subnet.read().filter(|read| in_force(&subnet, read));
+            read.map(Box::new)
+        })
+    }
+
     /// A subnet appeared, changed or went: where it means something else to its pods they are looked at.
     pub fn subnet_changed(&self, subnet: &str) {
-        let now = self
-            .subnets
-            .get(&Key::new(&self.settings.namespace, subnet));
-        let now = now.map(|one| {
-            (
-                one.spec.flat_mode.clone(),
-                one.spec.sticky_seconds,
-                one.has_6to4,
-            )
-        });
+        let now = self.subnet(subnet);
+        let now = now.map(|one| (one.spec.clone(), one.status.accepted.clone(), one.has_6to4));
         let mut known = self.known.lock();
         if known.get(subnet) == now.as_ref() {
             return;
@@ -188,7 +257,9 @@ impl PodController {
             workloads.subnet_changed(subnet);
         }
         for (key, pod) in self.context.objects.all() {
-            if pod.wants.as_ref().is_ok_and(|wants| wants.subnet == subnet) {
+            let Ok(wants) = &pod.wants else { continue };
+            let is_partner = || self.is_partner(&wants.subnet, subnet);
+            if wants.subnet == subnet || pod.interface.is_partner && is_partner() {
                 self.context.queue.add(key);
             }
         }
@@ -242,9 +313,7 @@ impl PodController {
         let Ok(wants) = &pod.wants else {
             return Ok(Some(PodFacts::default()));
         };
-        let subnet = self
-            .subnets
-            .get(&Key::new(&self.settings.namespace, &wants.subnet));
+        let subnet = self.subnet(&wants.subnet);
         let macs: Vec<String> = wants.macs.iter().map(ToString::to_string).collect();
         let mac = match pod.is_over() {
             true => ip.and_then(|ip| ip.mac.clone()),
@@ -257,7 +326,8 @@ impl PodController {
                 macs.len(),
                 super::names::MAC
             );
-            self.context.warn(key, &pod.meta.uid, IP_ERROR, note);
+            self.context
+                .warn(&pod_key(key), &pod.meta.uid, IP_ERROR, note);
             return Ok(None);
         }
         let namespace = self.namespaces.get(&Key::new("", &key.namespace));
@@ -357,7 +427,8 @@ impl PodController {
                 Some(wait) => Ok(wait),
                 None => {
                     let patch = kept_from(jiff::Timestamp::now());
-                    self.patch(key, &ip.meta, patch).await
+                    self.patch(key, &ip.meta, patch).await?;
+                    Ok(Next::After(Duration::ZERO))
                 }
             },
             (PodPlan::Release(Why::Absent), Some(ip)) => match self.still_there(key, ip).await? {
@@ -365,8 +436,7 @@ impl PodController {
                 None => self.delete(key, ip).await,
             },
             (PodPlan::Release(Why::KeptLongEnough), Some(ip)) => {
-                let there: Option<IgnoredAny> = self.context.remote.get(&POD.target(key)).await?;
-                match there {
+                match self.pod_in_question(key, ip).await? {
                     Some(_) => Ok(Next::Retry),
                     None => self.delete(key, ip).await,
                 }
@@ -435,17 +505,20 @@ impl PodController {
         Ok(Next::Done)
     }
 
+    /// The pod that has the address, or that asks for it.
+    async fn pod_in_question(&self, key: &Key, ip: &FlatIpView) -> Result<Option<Pod>, CallError> {
+        let found: Option<Pod> = self.context.remote.get(&POD.target(&pod_key(key))).await?;
+        // Another pod of the name may take the address over once the watch shows it; one that does not ask for it does not.
+        let counts = |pod: &Pod| {
+            let asks = || PodView::all_of(pod.clone()).contains_key(&key.name);
+            pod.metadata.uid.as_deref() == Some(&*ip.spec.pod_id) || asks()
+        };
+        Ok(found.filter(counts))
+    }
+
     /// How long to wait until a look at the pod counts; `None`: a second one has not found it either.
     async fn still_there(&self, key: &Key, ip: &FlatIpView) -> Reconciled<Option<Next>> {
-        let look = async {
-            let found: Option<Pod> = self.context.remote.get(&POD.target(key)).await?;
-            // Another pod of the name may take the address over once the watch shows it; one on no flat network does not.
-            let counts = |pod: &Pod| {
-                let uid = pod.metadata.uid.as_deref();
-                uid == Some(&*ip.spec.pod_id) || PodView::of(pod.clone()).is_some()
-            };
-            Ok::<_, CallError>(found.filter(counts))
-        };
+        let look = self.pod_in_question(key, ip);
         let wait = self.missing.confirm(key, look).await?;
         Ok(wait.map(Next::After))
     }
@@ -478,10 +551,11 @@ impl PodController {
             ip.status.allocated_time_stamp,
             pod.node.as_deref().unwrap_or("(none)")
         );
-        self.context.warn(key, &pod.meta.uid, IP_ERROR, note);
+        let key = pod_key(key);
+        self.context.warn(&key, &pod.meta.uid, IP_ERROR, note);
         self.context
             .remote
-            .delete(&POD.target(key), &pod.meta.uid)
+            .delete(&POD.target(&key), &pod.meta.uid)
             .await?;
         Ok(Next::Done)
     }

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, net::IpAddr};
 
+use fipd_core::Text;
 use k8s_openapi::{
     api::core::v1::Pod,
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
@@ -11,12 +12,14 @@ use super::alive;
 use crate::{
     controller::meta::{Meta, View},
     systems::flat_network::names::{
-        FLAT_MODE, IP_TYPE, NETWORK_STATUS, SELECTED_IP, SELECTED_MAC, SUBNET, WORKLOAD_SELECTOR,
+        ADDITIONAL_INTERFACES, FLAT_MODE, IP_TYPE, NETWORK_STATUS, SELECTED_IP, SELECTED_MAC,
+        SUBNET, WORKLOAD_SELECTOR,
     },
     validation::{
         Wrong,
         flat_network::{
-            annotations::{self, PodAddresses},
+            annotations::{self, Annotations, PodAddresses, annotation},
+            interfaces::{InterfaceId, PodInterface},
             multus,
             workload::WorkloadRef,
         },
@@ -25,7 +28,7 @@ use crate::{
 
 const TEMPLATE_HASH: &str = "pod-template-hash";
 /// Where they are, for messages.
-const ANNOTATIONS: &str = "metadata.annotations";
+pub const ANNOTATIONS: &str = "metadata.annotations";
 /// The labels that the originals write on pods, and that of its workload.
 const LABELS: [&str; 6] = [
     SUBNET,
@@ -36,10 +39,14 @@ const LABELS: [&str; 6] = [
     WORKLOAD_SELECTOR,
 ];
 
-/// A pod on a flat network, as far as it matters.
+/// An interface of a pod on a flat network, as far as it and the pod matter.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PodView {
+    /// Of the pod.
     pub meta: Meta,
+    /// Name of the pod.
+    pub pod: Text,
+    pub interface: InterfaceId,
     /// What it asks for, or the annotation that makes no sense.
     pub wants: Result<PodAddresses, Wrong>,
     pub node: Option<String>,
@@ -69,33 +76,72 @@ impl PodView {
         self.finished || self.meta.is_terminating()
     }
 
-    /// `None`: it asks for no address.
-    pub fn of(pod: Pod) -> Option<Self> {
-        let finished = alive::is_finished(&pod);
-        let meta = &pod.metadata;
-        let annotations = meta.annotations.as_ref()?;
-        let wants = PodAddresses::read(ANNOTATIONS, annotations).transpose()?;
-        let keeps = annotations::keep_seconds(ANNOTATIONS, annotations);
-        let (wants, keeps) = match (wants, keeps) {
-            (Ok(_), Err(wrong)) => (Err(wrong), None),
-            (wants, keeps) => (wants, keeps.ok().flatten()),
+    /// Those of a pod, by the names of their addresses; empty: it asks for none. One that makes no sense asks for one.
+    pub fn all_of(pod: Pod) -> BTreeMap<Text, Self> {
+        let name: Text = pod.metadata.name.as_deref().unwrap_or_default().into();
+        let Some(annotations) = &pod.metadata.annotations else {
+            return BTreeMap::new();
         };
+        let (interfaces, keeps) = match read(&name, annotations) {
+            Ok(found) => found,
+            Err(wrong) => {
+                let view = Self::of(&pod, Err(wrong), None);
+                return BTreeMap::from([(name, view)]);
+            }
+        };
+        let views = interfaces.into_iter().map(|(object, interface)| {
+            let view = Self {
+                interface: interface.id,
+                ..Self::of(&pod, Ok(interface.asked), keeps)
+            };
+            (object, view)
+        });
+        views.collect()
+    }
+
+    fn of(pod: &Pod, wants: Result<PodAddresses, Wrong>, keeps: Option<u32>) -> Self {
+        let meta = &pod.metadata;
         let owners = meta.owner_references.iter().flatten();
         let mut controllers = owners.filter(|owner| owner.controller == Some(true));
         let controller = controllers.next().cloned();
-        let uses = used(meta);
-        Some(Self {
+        Self {
+            pod: meta.name.as_deref().unwrap_or_default().into(),
+            interface: InterfaceId::default(),
             workload: controller.as_ref().and_then(|owner| workload(meta, owner)),
             wants,
-            uses,
-            node: pod.spec.and_then(|spec| spec.node_name),
-            finished,
+            uses: used(meta),
+            node: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()),
+            finished: alive::is_finished(pod),
             controller,
             labels: labels(meta),
             keeps,
             meta: Meta::of(meta),
-        })
+        }
     }
+}
+
+/// The interfaces of a pod by the names of their addresses.
+type NamedInterfaces = BTreeMap<Text, PodInterface>;
+
+/// With how many seconds the addresses wait for the next pod of its name.
+fn read(pod: &Text, annotations: &Annotations) -> Result<(NamedInterfaces, Option<u32>), Wrong> {
+    let mut named = NamedInterfaces::new();
+    for one in PodInterface::read_all(ANNOTATIONS, annotations)? {
+        let name: Text = one.id.object_name(ANNOTATIONS, pod)?.into();
+        if let Some(other) = named.get(&name) {
+            let allowed = format!(
+                "its address would be called like that of interface {:?}; give it another name",
+                other.id.name
+            );
+            let field = annotation(ANNOTATIONS, ADDITIONAL_INTERFACES);
+            return Err(Wrong::new(field, &one.id.name, allowed));
+        }
+        named.insert(name, one);
+    }
+    if named.is_empty() {
+        return Ok((named, None));
+    }
+    Ok((named, annotations::keep_seconds(ANNOTATIONS, annotations)?))
 }
 
 /// The addresses that a pod has on the flat network, by what Multus says.

@@ -15,9 +15,9 @@ use crate::{
     systems::flat_network::{
         ip::{FlatIpView, to_the_second},
         names::{
-            ACTIVE, CHOSEN_MAC, FLAT_MODE, IP_REMOVE, IP_TYPE, IPV6TO4, KEEP_SECONDS, KEPT_SINCE,
-            PENDING, PROJECT, SELECTED_IP, SELECTED_MAC, SUBNET, SUBNET_OF_IP, WORKLOAD,
-            WORKLOAD_SELECTOR,
+            ACTIVE, CHOSEN_MAC, FLAT_MODE, INTERFACE, IP_REMOVE, IP_TYPE, IPV6TO4, KEEP_SECONDS,
+            KEPT_SINCE, PENDING, PROJECT, SELECTED_IP, SELECTED_MAC, SUBNET, SUBNET_OF_IP,
+            WORKLOAD, WORKLOAD_SELECTOR,
         },
     },
     validation::flat_network::{annotations::PodAddresses, labels, workload::WorkloadRef},
@@ -89,9 +89,9 @@ pub fn plan(
         (None, None) => PodPlan::Nothing,
         (None, Some(ip)) => without_pod(ip, now),
         // An evicted ordinal has a successor as a deleted one has.
-        (Some(pod), there) if pod.is_over() => match kept(pod, facts) {
-            Some(_) => PodPlan::Nothing,
-            None => release(pod, there),
+        (Some(pod), there) if pod.is_over() => match is_kept(pod, there, facts) {
+            true => PodPlan::Nothing,
+            false => release(pod, there),
         },
         (Some(pod), there) => match &pod.wants {
             Err(_) => PodPlan::Nothing,
@@ -113,10 +113,7 @@ fn release(pod: &PodView, there: Option<&FlatIpView>) -> PodPlan {
 
 /// An address without a pod in sight.
 fn without_pod(ip: &FlatIpView, now: jiff::Timestamp) -> PodPlan {
-    let keeps = ip
-        .keeps
-        .filter(|seconds| *seconds > 0 && is_stateful(&ip.owners));
-    match (keeps, ip.kept_since) {
+    match (keeps(ip), ip.kept_since) {
         (None, _) => PodPlan::Release(Why::Absent),
         (Some(_), None) => PodPlan::Keep,
         (Some(seconds), Some(since)) => {
@@ -141,7 +138,7 @@ fn serve(
         return PodPlan::Create(Box::new(wanted));
     };
     if !is_of(ip, pod) && !ip.spec.pod_id.is_empty() {
-        let waits = ip.keeps.is_some_and(|seconds| seconds > 0) && is_stateful(&ip.owners);
+        let waits = keeps(ip).is_some();
         let address: Option<IpAddr> = ip.status.addr.parse().ok();
         let uses = address.is_some_and(|address| pod.uses.contains(&address));
         let same = ip.spec.subnet == wants.subnet;
@@ -158,6 +155,10 @@ fn serve(
     if patch != json!({}) {
         return PodPlan::Correct(patch);
     }
+    // The labels have room for one address, and its node is judged by that.
+    if !pod.interface.is_first() {
+        return PodPlan::Nothing;
+    }
     // One that has no node yet cannot use it.
     if pod.node.is_some() && is_late(ip, facts, now) {
         return PodPlan::Restart;
@@ -172,7 +173,8 @@ fn serve(
     }
 }
 
-fn is_of(ip: &FlatIpView, pod: &PodView) -> bool {
+/// Whether it is the address of this pod.
+pub fn is_of(ip: &FlatIpView, pod: &PodView) -> bool {
     *ip.spec.pod_id == *pod.meta.uid
 }
 
@@ -191,6 +193,20 @@ fn kept(pod: &PodView, facts: &PodFacts) -> Option<u32> {
     seconds.filter(|_| owner.kind == STATEFUL_SET)
 }
 
+/// The same, as its address says it.
+fn keeps(ip: &FlatIpView) -> Option<u32> {
+    let seconds = ip.keeps.filter(|seconds| *seconds > 0);
+    seconds.filter(|_| is_stateful(&ip.owners))
+}
+
+/// Whether the address waits for the next pod of the name. Where nobody knows what the pod asks for, its address says so.
+fn is_kept(pod: &PodView, there: Option<&FlatIpView>, facts: &PodFacts) -> bool {
+    match &pod.wants {
+        Ok(_) => kept(pod, facts).is_some(),
+        Err(_) => there.and_then(keeps).is_some(),
+    }
+}
+
 /// Whether the pod has had its address for too long without using it.
 fn is_late(ip: &FlatIpView, facts: &PodFacts, now: jiff::Timestamp) -> bool {
     let Some(limit) = facts.pending_limit.filter(|_| ip.status.phase == PENDING) else {
@@ -206,7 +222,7 @@ fn object(key: &Key, (pod, wants): (&PodView, &PodAddresses), facts: &PodFacts) 
     let own = || OwnerReference {
         api_version: "v1".to_owned(),
         kind: POD.kind.to_owned(),
-        name: key.name.to_string(),
+        name: pod.pod.to_string(),
         uid: pod.meta.uid.to_string(),
         controller: Some(true),
         block_owner_deletion: None,
@@ -225,6 +241,7 @@ fn object(key: &Key, (pod, wants): (&PodView, &PodAddresses), facts: &PodFacts) 
         (PROJECT, facts.project.clone()),
         (WORKLOAD_SELECTOR, selector(pod, facts)),
     ];
+    let interface = (!pod.interface.is_first()).then(|| pod.interface.name.clone());
     let annotations = [
         (CHOSEN_MAC, facts.mac.clone()),
         (
@@ -232,6 +249,7 @@ fn object(key: &Key, (pod, wants): (&PodView, &PodAddresses), facts: &PodFacts) 
             kept(pod, facts).map(|seconds| seconds.to_string()),
         ),
         (IPV6TO4, facts.has_6to4.then(|| "true".to_owned())),
+        (INTERFACE, interface),
         (WORKLOAD, facts.workload.as_ref().map(workload_text)),
     ];
     FlatNetworkIP {
@@ -320,15 +338,16 @@ fn difference(ip: &FlatIpView, wanted: &FlatNetworkIP) -> Value {
     }
     let annotations = wanted.metadata.annotations.as_ref();
     let said = |key: &str| annotations.and_then(|all| all.get(key));
-    let keeps = said(KEEP_SECONDS).cloned();
-    if ip.keeps.map(|seconds| seconds.to_string()) != keeps {
-        patch["metadata"]["annotations"][KEEP_SECONDS] = json!(keeps);
-    }
-    if ip.mac.as_ref() != said(CHOSEN_MAC) {
-        patch["metadata"]["annotations"][CHOSEN_MAC] = json!(said(CHOSEN_MAC));
-    }
-    if ip.workload.as_ref().map(workload_text).as_ref() != said(WORKLOAD) {
-        patch["metadata"]["annotations"][WORKLOAD] = json!(said(WORKLOAD));
+    let has = [
+        (KEEP_SECONDS, ip.keeps.map(|seconds| seconds.to_string())),
+        (CHOSEN_MAC, ip.mac.clone()),
+        (INTERFACE, ip.interface.clone()),
+        (WORKLOAD, ip.workload.as_ref().map(workload_text)),
+    ];
+    for (key, has) in has {
+        if has.as_ref() != said(key) {
+            patch["metadata"]["annotations"][key] = json!(said(key));
+        }
     }
     if ip.kept_since.is_some() {
         patch["metadata"]["annotations"][KEPT_SINCE] = Value::Null;

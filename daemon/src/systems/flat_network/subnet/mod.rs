@@ -17,7 +17,7 @@ use fipd_crds::{
 use k8s_openapi::jiff;
 use serde_json::{Value, json};
 
-pub use self::accepted::AcceptedLinks;
+pub use self::accepted::{AcceptedLinks, link};
 use super::{
     ip::FlatIpView,
     names::{ACTIVE, IPV6TO4, SUBNET_REMOVE},
@@ -179,7 +179,7 @@ impl PoolSource for SubnetSource {
 
     fn accepted(&self, subnet: &SubnetView) {
         if let Some(read) = subnet.read() {
-            self.links.note(&subnet.meta.uid, accepted::link(&read));
+            self.links.note(&subnet.meta.uid, link(&read));
         }
     }
 

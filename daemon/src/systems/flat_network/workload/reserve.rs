@@ -29,7 +29,10 @@ use crate::{
         waiters::{Cause, LedgerEvent},
     },
     ipam::IpamError,
-    systems::flat_network::{names::FLAT_IP, settings::FlatNetworkSettings},
+    systems::flat_network::{
+        names::{FLAT_IP, pod_key},
+        settings::FlatNetworkSettings,
+    },
     validation::flat_network::workload::WorkloadRef,
 };
 
@@ -234,7 +237,7 @@ impl WorkloadController {
             return "another system or cluster".to_owned();
         }
         match self.is_pod(owner) {
-            true => format!("pod {}", Key::of_identity(owner)),
+            true => format!("pod {}", pod_key(&Key::of_identity(owner))),
             false => WorkloadRef::new(&owner.kind, &owner.namespace, &owner.name).to_string(),
         }
     }

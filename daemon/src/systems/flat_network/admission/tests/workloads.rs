@@ -68,6 +68,39 @@ fn workloads_are_judged_by_the_template_of_their_pods() {
     );
 }
 
+/// Extensions: what is asked for on a further interface, and of the other family.
+#[test]
+fn each_interface_is_judged() {
+    let lab = Lab::new();
+    let ask = |more: Value| {
+        let mut object = deployment("auto");
+        let annotations = &mut object["spec"]["template"]["metadata"]["annotations"];
+        for (key, value) in more.as_object().unwrap() {
+            annotations[key] = value.clone();
+        }
+        create(&lab, &DEPLOYMENT, "new", object)
+    };
+    let further =
+        |entry: Value| ask(json!({ "fipd.io/additional-interfaces": json!([entry]).to_string() }));
+    let on = |ip: &str| further(json!({ "interface": "eth2", "subnet": "lab", "ip": ip }));
+    assert_eq!(on("auto"), Verdict::allowed());
+    assert_eq!(on("10.2.3.100"), Verdict::allowed());
+    let field = "spec.template.metadata.annotations[fipd.io/additional-interfaces][0]";
+    refused(on("10.2.3.1"), &[&format!("{field}.ip"), "gateway"]);
+    refused(
+        on("10.2.3.150"),
+        &[&format!("{field}.ip"), "in use by Deployment/ns/web"],
+    );
+    refused(
+        further(json!({ "interface": "eth2", "subnet": "other" })),
+        &[&format!("{field}.subnet"), "no FlatNetworkSubnet"],
+    );
+    refused(
+        ask(json!({ "fipd.io/dual-stack": "true" })),
+        &["[fipd.io/dual-stack]", "spec.partner"],
+    );
+}
+
 #[test]
 fn a_workload_has_what_its_own_pods_have() {
     let set = WorkloadRef::new("StatefulSet", "ns", "db");

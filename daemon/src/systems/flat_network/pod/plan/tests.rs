@@ -2,6 +2,7 @@ use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
 
 use super::*;
+use crate::validation::flat_network::interfaces::InterfaceId;
 
 fn key() -> Key {
     Key::new("ns", "web-0")
@@ -24,7 +25,8 @@ fn pod_with(uid: &str, owner: &str, change: &Value) -> PodView {
     });
     merge(&mut pod, change);
     let pod: Pod = serde_json::from_value(pod).expect("a pod");
-    PodView::of(pod).expect("a pod on a flat network")
+    let mut all = PodView::all_of(pod);
+    all.remove("web-0").expect("a pod on a flat network")
 }
 
 const IP_ANNOTATION: &str = crate::systems::flat_network::names::IP;
@@ -299,4 +301,51 @@ fn g1_13_an_address_says_the_workload_of_its_pod() {
         patch,
         json!({ "metadata": { "annotations": { WORKLOAD: "CronJob/nightly" } } })
     );
+}
+
+/// An extension: an address on a further interface, whose object is not called like the pod.
+#[test]
+fn a_further_address_names_its_interface_and_leaves_the_labels_alone() {
+    let interface = InterfaceId {
+        name: "eth2".to_owned(),
+        is_partner: false,
+    };
+    let pod = PodView {
+        interface,
+        ..pod("p1")
+    };
+    let ip = made(&pod, &facts(), active());
+    assert_eq!(ip.interface.as_deref(), Some("eth2"));
+    assert_eq!(&*ip.owners[0].name, "web-0");
+    assert_eq!(planned(Some(&pod), Some(&ip)), PodPlan::Nothing, "no label");
+    let mut edited = ip.clone();
+    edited.interface = None;
+    let PodPlan::Correct(patch) = planned(Some(&pod), Some(&edited)) else {
+        panic!("somebody else's edit is taken back");
+    };
+    let name = &patch["metadata"]["annotations"][INTERFACE];
+    assert_eq!(name, "eth2", "{patch}");
+    assert_eq!(planned(None, Some(&ip)), PodPlan::Release(Why::Absent));
+}
+
+/// What a pod asks for may not be known for a moment.
+#[test]
+fn an_address_that_waits_for_the_next_pod_is_kept_although_annotations_make_no_sense() {
+    let sticky = PodFacts {
+        sticky: Some(60),
+        ..facts()
+    };
+    let ends = json!({ "metadata": { "deletionTimestamp": "2024-01-01T00:00:00Z" } });
+    let wrong = crate::validation::Wrong::new("field", "value", "allowed");
+    for (owner, expected) in [
+        ("StatefulSet", PodPlan::Nothing),
+        ("ReplicaSet", PodPlan::Release(Why::Ends)),
+    ] {
+        let ip = made(&pod_with("p1", owner, &json!({})), &sticky, active());
+        let pod = PodView {
+            wants: Err(wrong.clone()),
+            ..pod_with("p1", owner, &ends)
+        };
+        assert_eq!(planned(Some(&pod), Some(&ip)), expected, "{owner}");
+    }
 }
