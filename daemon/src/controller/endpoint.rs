@@ -47,7 +47,7 @@ impl OwnEndpoint {
     }
 }
 
-/// How an API server, or a program in a cluster, is told to call fipd. `ca`: PEM; empty where the caller has to know it itself.
+/// How an API server, or a program in a cluster, calls fipd. `ca`: PEM; empty where the caller knows it.
 pub fn client_config(url: &str, ca: &str) -> Value {
     let mut client = json!({ "url": url });
     if !ca.is_empty() {
@@ -56,7 +56,7 @@ pub fn client_config(url: &str, ca: &str) -> Value {
     client
 }
 
-/// Whether it is told the same by both.
+/// Whether both call the same URL with the same CA.
 pub fn is_same_client(one: &Value, other: &Value) -> bool {
     one["url"] == other["url"] && one["caBundle"] == other["caBundle"]
 }

@@ -62,6 +62,10 @@ async fn a_pod_has_an_address_on_each_interface_and_in_both_families() {
         ("store", "10.231.0.0/16", json!({ "vlan": 231 })),
     ] {
         bed.objects.subnet(name, cidr, rest).await.unwrap();
+        bed.objects
+            .wait_phase(SUBNET, &subnet(name), "Active")
+            .await
+            .unwrap();
     }
     let uid = make(&bed).await;
     let three = [
@@ -72,7 +76,7 @@ async fn a_pod_has_an_address_on_each_interface_and_in_both_families() {
     wait_shown(&bed, &uid, &three).await;
     let why = bed.objects.wait_event("dual/a", IP_ERROR).await.unwrap();
     assert!(
-        why.contains("[fipd.io/dual-stack]") && why.contains("spec.partner"),
+        why.contains("[fipd.io/dual-stack]") && why.contains("\"store\" names no subnet"),
         "{why}"
     );
     bed.objects
@@ -82,6 +86,19 @@ async fn a_pod_has_an_address_on_each_interface_and_in_both_families() {
     let partner = json!({ "spec": { "partner": "store6" } });
     bed.objects
         .merge(SUBNET, &subnet("store"), partner)
+        .await
+        .unwrap();
+    wait_until("the partner does not fit", DEADLINE, || async {
+        let rows = bed.fipd.cli(["flat-network", "pods", "-o", "json"]).await?;
+        let rows = rows.json()?.to_string();
+        anyhow::ensure!(rows.contains("vlan of both must be the same"), "{rows}");
+        Ok(())
+    })
+    .await
+    .unwrap();
+    let vlan = json!({ "spec": { "vlan": 231 } });
+    bed.objects
+        .merge(SUBNET, &subnet("store6"), vlan)
         .await
         .unwrap();
     let four = [
@@ -178,13 +195,12 @@ async fn an_interface_that_a_statefulset_drops_gives_its_address_back() {
     bed.objects.delete("Pod", "drops/db-0").await.unwrap();
     // The pod is missed twice, a minute apart.
     wait_until("eth2 has no address", 3 * DEADLINE, || async {
-        let left = lease().await?;
-        anyhow::ensure!(left.is_empty(), "{left:?}");
+        let left = (lease().await?, bed.objects.names(IP, "drops").await?);
+        anyhow::ensure!(left.0.is_empty() && left.1 == ["db-0"], "{left:?}");
         Ok(())
     })
     .await
     .unwrap();
-    assert_eq!(bed.objects.names(IP, "drops").await.unwrap(), ["db-0"]);
     assert_eq!(
         bed.objects.wait_address("drops/db-0").await.unwrap(),
         address

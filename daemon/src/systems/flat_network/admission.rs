@@ -77,8 +77,8 @@ pub trait FlatFacts: Send + Sync {
     /// The workload that the pod is of: the last of its owners that is a Deployment, DaemonSet, StatefulSet, CronJob or Job.
     fn workload_of(&self, pod: &Key) -> Option<WorkloadRef>;
 
-    /// Whether there is such a pod that is not being deleted.
-    fn has_pod(&self, pod: &Key) -> bool;
+    /// Whether a pod that is not being deleted has the address with this key, or asks for it.
+    fn is_used(&self, ip: &Key) -> bool;
 }
 
 /// The clusters that are known completely, by the names that they are asked under.

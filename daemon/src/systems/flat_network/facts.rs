@@ -7,7 +7,7 @@ use fipd_core::ClusterId;
 use super::{
     admission::FlatFacts,
     names::{ACTIVE, pod_key},
-    pod::PodController,
+    pod::{PodController, observe::PodView, plan::is_of},
     subnet::{SubnetView, link_of},
 };
 use crate::{
@@ -92,8 +92,16 @@ impl FlatFacts for ClusterFacts {
         }
     }
 
-    fn has_pod(&self, pod: &Key) -> bool {
-        let found = self.0.context.objects.get(pod);
-        found.is_some_and(|pod| !pod.meta.is_terminating() && !pod.finished)
+    fn is_used(&self, ip: &Key) -> bool {
+        let pods = &self.0.context.objects;
+        let lives = |pod: &PodView| !pod.is_over();
+        let asks = pods.get(ip).is_some_and(|pod| lives(&pod));
+        let has = || {
+            let pod = pods.get(&pod_key(ip)).filter(|pod| lives(pod));
+            let object = self.0.ips.context.objects.get(ip);
+            pod.zip(object)
+                .is_some_and(|(pod, object)| is_of(&object, &pod))
+        };
+        asks || has()
     }
 }

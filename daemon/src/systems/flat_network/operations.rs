@@ -132,6 +132,7 @@ fn addresses(pods: &PodController) -> Vec<(Key, Value)> {
     let without = refused.map(|(key, pod, wrong)| {
         let mut row = named(&key, Some(&pod));
         row["interface"] = json!(Some(&pod.interface.name).filter(|name| !name.is_empty()));
+        row["pod"] = json!(&*pod.pod);
         row["reason"] = json!(INVALID);
         row["message"] = json!(wrong.to_string());
         (key, row)

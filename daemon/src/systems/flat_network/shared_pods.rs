@@ -17,10 +17,13 @@ use super::{
         watches::ServiceWatches,
     },
 };
-use crate::controller::{
-    site::Site,
-    store::{Key, Objects, Observed},
-    tasks,
+use crate::{
+    controller::{
+        site::Site,
+        store::{Key, Objects, Observed},
+        tasks,
+    },
+    validation::flat_network::interfaces::is_pod_name,
 };
 
 /// What is kept of a pod.
@@ -69,7 +72,7 @@ fn further_names(key: &Key, pod: &SharedPod) -> BTreeSet<Text> {
     names.filter(|name| **name != key.name).cloned().collect()
 }
 
-/// Follows them until the session ends. `changed` is told of the addresses that they ask for.
+/// Follows them until the session ends. `changed` gets the key of each address that they ask for.
 pub fn follow(
     site: &Arc<Site>,
     (flat, watches): (&Arc<Objects<PodView>>, &Arc<ServiceWatches>),
@@ -86,7 +89,8 @@ pub fn follow(
             Some(Observed::Parsed(pod)) => further.replace(key, further_names(key, &pod)),
             None => further.replace(key, BTreeSet::new()),
         };
-        for name in names.iter().chain([&key.name]) {
+        let own = Some(&key.name).filter(|name| is_pod_name(name));
+        for name in names.iter().chain(own) {
             let at = Key::new(&key.namespace, name);
             if from.show_in(key, (&to, &at), |pod| pod.flat.get(name).cloned()) {
                 changed(&at);
@@ -131,7 +135,7 @@ mod tests {
         dual["fipd.io/dual-stack"] = json!("true");
         dual["fipd.io/additional-interfaces"] = json!(r#"[{"interface":"eth2","subnet":"red"}]"#);
         assert_eq!(of(dual.clone()), Some((4, true)));
-        // One that makes no sense is said to be wrong once.
+        // One that makes no sense is kept once, with what is wrong.
         dual["fipd.io/dual-stack"] = json!("perhaps");
         assert_eq!(of(dual), Some((1, true)));
     }

@@ -68,7 +68,7 @@ impl InterfaceId {
     /// # Errors
     /// The name of the pod leaves no room for it, or is one that only FlatNetworkIPs have.
     pub fn object_name(&self, path: &str, pod: &str) -> Result<String, Wrong> {
-        if pod_of(pod) != pod {
+        if !is_pod_name(pod) {
             let allowed = format!(
                 "pods on flat networks must not be called *{MARK}{}; name the pod differently",
                 "x".repeat(DIGITS)
@@ -153,6 +153,11 @@ pub fn pod_of(object: &str) -> &str {
     }
 }
 
+/// Whether a pod on a flat network may be called so.
+pub fn is_pod_name(name: &str) -> bool {
+    pod_of(name) == name
+}
+
 /// Interfaces of one pod name different addresses and MACs: one would wait for the other for good.
 fn check_apart(all: &[PodInterface]) -> Result<(), Wrong> {
     let (mut addresses, mut macs) = (BTreeSet::new(), BTreeSet::new());
@@ -211,7 +216,7 @@ pub fn partner_of<S: Deref<Target = FlatSubnet>>(
     let why = if found.family() == subnet.family() {
         "it is of the same family"
     } else if link(&found) != link(&subnet) {
-        "flatMode, mode, master and vlan of both must be the same"
+        "flatMode, mode, ipvlanFlag, master and vlan of both must be the same"
     } else {
         return Ok(partner.clone());
     };
@@ -406,8 +411,8 @@ mod tests {
                 "[1].ip",
             ),
             (
-                json!({ "mac": "02:00:00:00:00:01" }),
-                json!({ "mac": "02-00-00-00-00-01" }),
+                json!({ "mac": "02:00:00:00:00:0a" }),
+                json!({ "mac": "02:00:00:00:00:0A" }),
                 "[1].mac",
             ),
         ] {

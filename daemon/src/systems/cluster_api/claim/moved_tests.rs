@@ -451,23 +451,36 @@ async fn a_claim_that_is_made_again_gets_an_address_although_the_watch_is_behind
     assert!(!contends, "it waits for nobody");
 }
 
-/// The answer that it was made may have come to nobody, and the watch may begin again after the claim has gone.
+/// The answer that it was made may have come to nobody, and the watch may begin again after the claim has gone; or it shows the one
+/// of an earlier claim of the name, which cools.
 #[tokio::test]
 async fn an_ipaddress_that_no_watch_has_shown_goes_with_its_claim() {
-    let bench = Bench::new(Death::Never, false).await;
-    let side = &bench.here;
-    let claims = &side.daemon.controller;
-    claims.user.addresses.remove(&key());
-    side.server.lock().delete(&key(), "2024-01-03T00:00:00Z");
-    let claim = IpClaims::view(serde_json::from_value(side.claim()).expect("a claim"));
-    let meta = claim.meta.clone();
-    let done = claims.release(&key(), &meta, Some(Arc::new(claim))).await;
-    done.expect("no failure");
-    assert_eq!(side.claim(), Value::Null);
-    assert_eq!(bench.lease().state, LeaseState::Quarantined);
-    let cools = side.shows().expect("it stays for the grace of the pool");
-    assert_eq!(cools["metadata"]["finalizers"], json!([]), "{cools}");
-    assert!(cools["metadata"]["annotations"][GRACE_ENDS].is_string());
+    for cools in [false, true] {
+        let bench = Bench::new(Death::Never, false).await;
+        let side = &bench.here;
+        let claims = &side.daemon.controller;
+        claims.user.addresses.remove(&key());
+        if cools {
+            let mut earlier = bench.brought(&key());
+            let annotations = json!({ GRACE_ENDS: clock::rfc3339(clock::now()) });
+            let meta =
+                json!({ "annotations": annotations, "ownerReferences": null, "finalizers": null });
+            merge(&mut earlier, &json!({ "metadata": meta }));
+            let view = AddressView::of(serde_json::from_value(earlier).expect("an IPAddress"));
+            assert!(view.grace_ends.is_some(), "{view:?}");
+            claims.user.addresses.set(&key(), view);
+        }
+        side.server.lock().delete(&key(), "2024-01-03T00:00:00Z");
+        let claim = IpClaims::view(serde_json::from_value(side.claim()).expect("a claim"));
+        let meta = claim.meta.clone();
+        let done = claims.release(&key(), &meta, Some(Arc::new(claim))).await;
+        done.expect("no failure");
+        assert_eq!(side.claim(), Value::Null);
+        assert_eq!(bench.lease().state, LeaseState::Quarantined);
+        let shows = side.shows().expect("it stays for the grace of the pool");
+        assert_eq!(shows["metadata"]["finalizers"], json!([]), "{shows}");
+        assert!(shows["metadata"]["annotations"][GRACE_ENDS].is_string());
+    }
 }
 
 /// A claim waits for the checks of others only where it is to get an address that nobody has used.

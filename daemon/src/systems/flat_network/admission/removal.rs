@@ -29,7 +29,7 @@ const NAMED: usize = 5;
 /// What somebody deletes.
 pub enum FlatRemoval {
     Subnet(String),
-    /// An address of this pod.
+    /// The FlatNetworkIP with this key.
     Ip(Key),
 }
 
@@ -43,8 +43,7 @@ impl FlatRemoval {
             return Err(Verdict::allowed());
         }
         if *kind != SUBNET {
-            let ip = Key::new(&question.namespace, &question.name);
-            return Ok(Self::Ip(pod_key(&ip)));
+            return Ok(Self::Ip(Key::new(&question.namespace, &question.name)));
         }
         match check_namespace(&question.namespace) {
             Ok(()) => Ok(Self::Subnet(question.name.clone())),
@@ -60,8 +59,9 @@ impl FlatRemoval {
     ) -> Result<Vec<String>, Verdict> {
         match self {
             Self::Subnet(name) => subnet(name, facts, book),
-            Self::Ip(pod) if facts.has_pod(pod) => Err(Verdict::forbidden(format!(
-                "pod {pod} has this address; delete the pod, and its FlatNetworkIP goes with it"
+            Self::Ip(ip) if facts.is_used(ip) => Err(Verdict::forbidden(format!(
+                "pod {} has this address; delete the pod, and its FlatNetworkIP goes with it",
+                pod_key(ip)
             ))
             .for_now()),
             Self::Ip(_) => Ok(Vec::new()),

@@ -74,8 +74,8 @@ impl FlatFacts for Lab {
         self.pods.get(pod).cloned().flatten()
     }
 
-    fn has_pod(&self, pod: &Key) -> bool {
-        self.pods.contains_key(pod)
+    fn is_used(&self, ip: &Key) -> bool {
+        self.pods.contains_key(ip)
     }
 }
 

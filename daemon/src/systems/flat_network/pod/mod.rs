@@ -10,6 +10,7 @@
 pub mod alive;
 mod macs;
 pub mod observe;
+mod partner;
 pub mod plan;
 
 use std::{
@@ -28,9 +29,9 @@ use serde_json::{Value, json};
 
 use super::{
     ip::{FlatIpController, FlatIpView},
-    names::{DUAL_STACK, FAILED, FLAT_IP, IP_ERROR, pod_key},
+    names::{ADDITIONAL_INTERFACES, FAILED, FLAT_IP, IP_ERROR, MAC, pod_key},
     settings::FlatNetworkSettings,
-    subnet::{SubnetView, link},
+    subnet::SubnetView,
     workload::Workloads,
 };
 use crate::controller::{
@@ -44,17 +45,9 @@ use crate::controller::{
     reconcile::Controller,
     store::{Key, Objects},
 };
-use crate::validation::{
-    Wrong,
-    flat_network::{
-        annotations::{PodAddresses, annotation},
-        interfaces::{no_partner, partner_of},
-        subnet::FlatSubnet,
-        workload::WorkloadRef,
-    },
-};
+use crate::validation::flat_network::workload::WorkloadRef;
 use macs::MacIndex;
-use observe::{ANNOTATIONS, PodView};
+use observe::PodView;
 use plan::{PodFacts, PodPlan, Why, choose_mac, kept_from, pending, plan};
 
 /// When a pod is looked at again that waits for a MAC.
@@ -124,10 +117,10 @@ impl Controller for PodController {
                 self.macs.lock().retain(|_, user| user != key);
             }
         }
-        let pod = pod.map(|pod| self.with_subnet(pod, ip.as_deref()));
+        let pod = pod.map(|pod| self.with_subnet(key, pod, ip.as_deref()));
         if let Some(pod) = pod.as_deref() {
             self.missing.forget(key);
-            self.tell(&pod_key(key), pod, ip.as_deref());
+            self.tell(key, pod, ip.as_deref());
         }
         let facts = match pod.as_deref().filter(|pod| pod.wants.is_ok()) {
             Some(pod) => match self.facts(key, pod, ip.as_deref()).await? {
@@ -177,67 +170,6 @@ impl PodController {
 
     fn subnet(&self, name: &str) -> Option<Arc<SubnetView>> {
         self.subnets.get(&Key::new(&self.settings.namespace, name))
-    }
-
-    fn is_partner(&self, of: &str, subnet: &str) -> bool {
-        let of = self.subnet(of);
-        of.is_some_and(|of| of.spec.partner == subnet)
-    }
-
-    /// The same, which asks for the partner of the subnet by its name where it asks for that. A pod keeps the partner that it has
-    /// an address of.
-    fn with_subnet(&self, pod: Arc<PodView>, ip: Option<&FlatIpView>) -> Arc<PodView> {
-        let Some(wants) = pod.wants.as_ref().ok() else {
-            return pod;
-        };
-        if !pod.interface.is_partner {
-            return pod;
-        }
-        let has = ip.filter(|ip| plan::is_of(ip, &pod) && !ip.status.addr.is_empty());
-        let partner = match has {
-            Some(ip) => Ok(ip.spec.subnet.clone()),
-            None => self.partner(&wants.subnet),
-        };
-        let wants = match partner {
-            Ok(subnet) => Ok(PodAddresses {
-                subnet,
-                ..PodAddresses::default()
-            }),
-            Err(why) => Err(no_partner(&annotation(ANNOTATIONS, DUAL_STACK), &why)),
-        };
-        Arc::new(PodView {
-            wants,
-            ..PodView::clone(&pod)
-        })
-    }
-
-    /// Those that get no address for what their annotations say.
-    pub fn refused(&self) -> Vec<(Key, Arc<PodView>, Wrong)> {
-        let all = self.context.objects.all().into_iter();
-        let without = all.filter(|(key, _)| self.ips.context.objects.seen(key).is_none());
-        let refused = without.filter_map(|(key, pod)| {
-            let pod = self.with_subnet(pod, None);
-            let wrong = pod.wants.clone().err()?;
-            Some((key, pod, wrong))
-        });
-        refused.collect()
-    }
-
-    /// The name of the subnet of the other family that pods of a subnet get addresses of.
-    ///
-    /// # Errors
-    /// Why there is none, and what to do.
-    pub fn partner(&self, name: &str) -> Result<String, String> {
-        // One that somebody wants to attach otherwise is in force as it was.
-        let in_force = |subnet: &SubnetView, read: &FlatSubnet| {
-            let accepted = subnet.status.accepted.as_ref();
-            accepted.is_none_or(|accepted| *accepted == link(read))
-        };
-        partner_of(name, |name| {
-            let subnet = self.subnet(name)?;
-            let read = subnet.read().filter(|read| in_force(&subnet, read));
-            read.map(Box::new)
-        })
     }
 
     /// A subnet appeared, changed or went: where it means something else to its pods they are looked at.
@@ -294,13 +226,17 @@ impl PodController {
 
     /// What is wrong with the annotations, or why there is no address, as the original says it.
     fn tell(&self, key: &Key, pod: &PodView, ip: Option<&FlatIpView>) {
+        if pod.is_over() {
+            return;
+        }
         let failed = ip.filter(|ip| ip.status.phase == FAILED && *ip.spec.pod_id == *pod.meta.uid);
         let why = match (&pod.wants, failed) {
             (Err(wrong), _) => wrong.to_string(),
             (Ok(_), Some(ip)) => ip.status.failure_message.clone(),
             (Ok(_), None) => return,
         };
-        self.context.warn(key, &pod.meta.uid, IP_ERROR, why);
+        self.context
+            .warn(&pod.key(key), &pod.meta.uid, IP_ERROR, why);
     }
 
     /// What else is to be known of a pod; `None`: all MACs that it names are taken.
@@ -324,10 +260,13 @@ impl PodController {
             let note = format!(
                 "no available MAC address: all {} that annotation {} names are in use; it gets the first that becomes free",
                 macs.len(),
-                super::names::MAC
+                match pod.interface.is_first() {
+                    true => MAC,
+                    false => ADDITIONAL_INTERFACES,
+                }
             );
             self.context
-                .warn(&pod_key(key), &pod.meta.uid, IP_ERROR, note);
+                .warn(&pod.key(key), &pod.meta.uid, IP_ERROR, note);
             return Ok(None);
         }
         let namespace = self.namespaces.get(&Key::new("", &key.namespace));
@@ -508,12 +447,16 @@ impl PodController {
     /// The pod that has the address, or that asks for it.
     async fn pod_in_question(&self, key: &Key, ip: &FlatIpView) -> Result<Option<Pod>, CallError> {
         let found: Option<Pod> = self.context.remote.get(&POD.target(&pod_key(key))).await?;
-        // Another pod of the name may take the address over once the watch shows it; one that does not ask for it does not.
-        let counts = |pod: &Pod| {
-            let asks = || PodView::all_of(pod.clone()).contains_key(&key.name);
-            pod.metadata.uid.as_deref() == Some(&*ip.spec.pod_id) || asks()
+        let has = |pod: &Pod| {
+            let needs = || !alive::is_finished(pod) || plan::keeps(ip).is_some();
+            pod.metadata.uid.as_deref() == Some(&*ip.spec.pod_id) && needs()
         };
-        Ok(found.filter(counts))
+        // Another pod of the name may take the address over once the watch shows it; one that does not ask for it does not.
+        let asks = |pod: &Pod| {
+            let view = PodView::all_of(pod.clone()).remove(&key.name);
+            view.is_some_and(|view| self.with_subnet(key, Arc::new(view), None).wants.is_ok())
+        };
+        Ok(found.filter(|pod| has(pod) || asks(pod)))
     }
 
     /// How long to wait until a look at the pod counts; `None`: a second one has not found it either.
@@ -551,7 +494,7 @@ impl PodController {
             ip.status.allocated_time_stamp,
             pod.node.as_deref().unwrap_or("(none)")
         );
-        let key = pod_key(key);
+        let key = pod.key(key);
         self.context.warn(&key, &pod.meta.uid, IP_ERROR, note);
         self.context
             .remote

@@ -10,7 +10,10 @@ use k8s_openapi::{
 
 use super::alive;
 use crate::{
-    controller::meta::{Meta, View},
+    controller::{
+        meta::{Meta, View},
+        store::Key,
+    },
     systems::flat_network::names::{
         ADDITIONAL_INTERFACES, FLAT_MODE, IP_TYPE, NETWORK_STATUS, SELECTED_IP, SELECTED_MAC,
         SUBNET, WORKLOAD_SELECTOR,
@@ -19,7 +22,7 @@ use crate::{
         Wrong,
         flat_network::{
             annotations::{self, Annotations, PodAddresses, annotation},
-            interfaces::{InterfaceId, PodInterface},
+            interfaces::{InterfaceId, PodInterface, is_pod_name},
             multus,
             workload::WorkloadRef,
         },
@@ -76,6 +79,11 @@ impl PodView {
         self.finished || self.meta.is_terminating()
     }
 
+    /// The pod; `ip` is the key of its address.
+    pub fn key(&self, ip: &Key) -> Key {
+        Key::new(&ip.namespace, &self.pod)
+    }
+
     /// Those of a pod, by the names of their addresses; empty: it asks for none. One that makes no sense asks for one.
     pub fn all_of(pod: Pod) -> BTreeMap<Text, Self> {
         let name: Text = pod.metadata.name.as_deref().unwrap_or_default().into();
@@ -86,7 +94,10 @@ impl PodView {
             Ok(found) => found,
             Err(wrong) => {
                 let view = Self::of(&pod, Err(wrong), None);
-                return BTreeMap::from([(name, view)]);
+                // No object is called so, where the name is that of another pod's address.
+                let free = || format!("{name}/").into();
+                let object = if is_pod_name(&name) { name } else { free() };
+                return BTreeMap::from([(object, view)]);
             }
         };
         let views = interfaces.into_iter().map(|(object, interface)| {

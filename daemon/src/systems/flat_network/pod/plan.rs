@@ -94,7 +94,12 @@ pub fn plan(
             false => release(pod, there),
         },
         (Some(pod), there) => match &pod.wants {
-            Err(_) => PodPlan::Nothing,
+            Err(_) => match there.filter(|ip| !is_of(ip, pod)) {
+                // What an earlier pod left waits for its time, and no longer.
+                Some(ip) if keeps(ip).is_some() => without_pod(ip, now),
+                Some(_) => PodPlan::Release(Why::Predecessor),
+                None => PodPlan::Nothing,
+            },
             // One that goes is waited for.
             Ok(_) if ip.is_some() && there.is_none() => PodPlan::Nothing,
             Ok(wants) => serve(key, (pod, wants), there, facts, now),
@@ -194,7 +199,7 @@ fn kept(pod: &PodView, facts: &PodFacts) -> Option<u32> {
 }
 
 /// The same, as its address says it.
-fn keeps(ip: &FlatIpView) -> Option<u32> {
+pub fn keeps(ip: &FlatIpView) -> Option<u32> {
     let seconds = ip.keeps.filter(|seconds| *seconds > 0);
     seconds.filter(|_| is_stateful(&ip.owners))
 }

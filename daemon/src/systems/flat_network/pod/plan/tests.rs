@@ -349,3 +349,30 @@ fn an_address_that_waits_for_the_next_pod_is_kept_although_annotations_make_no_s
         assert_eq!(planned(Some(&pod), Some(&ip)), expected, "{owner}");
     }
 }
+
+/// It is not kept for good by a pod of the name of which nobody knows what it asks for.
+#[test]
+fn what_an_earlier_pod_left_waits_for_its_time_although_annotations_make_no_sense() {
+    let sticky = PodFacts {
+        sticky: Some(60),
+        ..facts()
+    };
+    let next = PodView {
+        wants: Err(crate::validation::Wrong::new("field", "value", "allowed")),
+        ..pod_with("p2", "StatefulSet", &json!({}))
+    };
+    let left = |facts: &PodFacts| made(&pod_with("p1", "StatefulSet", &json!({})), facts, active());
+    let mut kept = left(&sticky);
+    assert_eq!(planned(Some(&next), Some(&kept)), PodPlan::Keep);
+    kept.kept_since = Some(at(990));
+    let rest = PodPlan::Look(Duration::from_secs(50));
+    assert_eq!(planned(Some(&next), Some(&kept)), rest);
+    kept.kept_since = Some(at(900));
+    let over = PodPlan::Release(Why::KeptLongEnough);
+    assert_eq!(planned(Some(&next), Some(&kept)), over);
+    let expected = PodPlan::Release(Why::Predecessor);
+    assert_eq!(planned(Some(&next), Some(&left(&facts()))), expected);
+    let mut own = left(&sticky);
+    own.spec.pod_id = "p2".to_owned();
+    assert_eq!(planned(Some(&next), Some(&own)), PodPlan::Nothing);
+}

@@ -1,0 +1,104 @@
+//! Which subnet of the other family the interface of a pod gets a second address of.
+
+use std::sync::Arc;
+
+use fipd_core::Ledger;
+
+use super::{
+    PodController,
+    observe::{ANNOTATIONS, PodView},
+    plan::is_of,
+};
+use crate::{
+    controller::store::Key,
+    systems::flat_network::{
+        ip::FlatIpView,
+        names::DUAL_STACK,
+        subnet::{SubnetView, link},
+    },
+    validation::{
+        Wrong,
+        flat_network::{
+            annotations::{PodAddresses, annotation},
+            interfaces::{no_partner, partner_of},
+            subnet::FlatSubnet,
+        },
+    },
+};
+
+impl PodController {
+    /// Whether the one subnet names the other as its partner.
+    pub(super) fn is_partner(&self, of: &str, subnet: &str) -> bool {
+        let of = self.subnet(of);
+        of.is_some_and(|of| of.spec.partner == subnet)
+    }
+
+    /// The same, which asks for the partner of the subnet by its name where it asks for that. A pod keeps the partner that it has
+    /// an address of.
+    pub(super) fn with_subnet(
+        &self,
+        key: &Key,
+        pod: Arc<PodView>,
+        ip: Option<&FlatIpView>,
+    ) -> Arc<PodView> {
+        let Some(wants) = pod.wants.as_ref().ok() else {
+            return pod;
+        };
+        if !pod.interface.is_partner {
+            return pod;
+        }
+        // The address may not be shown yet.
+        let is_leased = || {
+            let own = self.ips.context.identity(key);
+            let leased = |ledger: &Ledger| !ledger.leases_of(&own).is_empty();
+            self.context.read(leased)
+        };
+        let has = |ip: &&FlatIpView| !ip.status.addr.is_empty() || is_leased();
+        let has = ip.filter(|ip| is_of(ip, &pod)).filter(has);
+        let partner = match has {
+            Some(ip) => Ok(ip.spec.subnet.clone()),
+            None => self.partner(&wants.subnet),
+        };
+        let wants = match partner {
+            Ok(subnet) => Ok(PodAddresses {
+                subnet,
+                ..PodAddresses::default()
+            }),
+            Err(why) => Err(no_partner(&annotation(ANNOTATIONS, DUAL_STACK), &why)),
+        };
+        Arc::new(PodView {
+            wants,
+            ..PodView::clone(&pod)
+        })
+    }
+
+    /// Those that get no address for what their annotations say.
+    pub fn refused(&self) -> Vec<(Key, Arc<PodView>, Wrong)> {
+        let all = self.context.objects.all().into_iter();
+        let without =
+            all.filter(|(key, pod)| !pod.is_over() && self.ips.context.objects.seen(key).is_none());
+        let refused = without.filter_map(|(key, pod)| {
+            let pod = self.with_subnet(&key, pod, None);
+            let wrong = pod.wants.clone().err()?;
+            Some((key, pod, wrong))
+        });
+        refused.collect()
+    }
+
+    /// The name of the subnet of the other family that pods of a subnet get addresses of.
+    ///
+    /// # Errors
+    /// Why there is none, and what to do.
+    pub fn partner(&self, name: &str) -> Result<String, String> {
+        // One that somebody wants to attach otherwise is in force as it was.
+        let in_force = |subnet: &SubnetView, read: &FlatSubnet| {
+            let accepted = subnet.status.accepted.as_ref();
+            accepted.is_none_or(|accepted| *accepted == link(read))
+        };
+        partner_of(name, |name| {
+            let subnet = self.subnet(name)?;
+            let read = subnet.read().filter(|read| in_force(&subnet, read));
+            read.map(Box::new)
+        })
+    }
+}
