@@ -19,6 +19,8 @@ mod guests;
 mod oidc;
 #[path = "browser/pages.rs"]
 mod pages;
+#[path = "browser/pod_networks.rs"]
+mod pod_networks;
 #[path = "../../daemon/tests/daemon/provider.rs"]
 #[expect(dead_code, reason = "the daemon's tests have it do wrong")]
 mod provider;

@@ -60,7 +60,6 @@ pub(super) static OPERATIONS: Operations = Operations {
                     Column::new("CLUSTER", "cluster"),
                     Column::new("NAMESPACE", "namespace"),
                     Column::new("NAME", "name"),
-                    Column::new("POD", "pod"),
                     Column::new("INTERFACE", "interface"),
                     Column::new("SUBNET", "subnet").to(ColumnLink::Rows(SUBNETS)),
                     Column::new("ADDRESS", "address").to(ColumnLink::Lease),
@@ -154,10 +153,7 @@ fn address(pods: &PodController, key: &Key, ip: &FlatIpView) -> Value {
     let network = pods.context.read(|ledger| {
         let identity = pods.ips.context.identity(key);
         let leases = ledger.leases_of(&identity);
-        let lease = leases.first()?;
-        ledger
-            .network(lease.key.network)
-            .map(|network| network.name.to_string())
+        leases.first().map(|lease| lease.key.network.0)
     });
     let mut row = named(key, pods.context.objects.get(key).as_deref());
     row["interface"] = json!(ip.interface);
