@@ -125,8 +125,10 @@ pub trait AddressUser: Sized + Send + Sync + 'static {
         None
     }
 
-    /// The Event of an object that gets its address; `None`: it shows it already.
-    fn news(object: &Self::View, shown: &ShownLease) -> Option<String>;
+    /// The Event of an object that gets its address; `None`: it shows it already, or its kind has none, as each Event is a write.
+    fn news(_: &Self::View, _: &ShownLease) -> Option<String> {
+        None
+    }
 }
 
 /// Steps of a kind around the common flow that need more than an object and the ledger. Most kinds need none.

@@ -20,6 +20,7 @@ use crate::{
 
 impl Subject for IpClaims {
     const ADDRESS: &'static str = "addressRef";
+    const SAYS_ALLOCATED: bool = false;
     const MAKES: Option<&'static str> = Some("ipaddresses");
 
     fn system() -> System {

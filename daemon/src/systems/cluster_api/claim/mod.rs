@@ -235,11 +235,6 @@ impl AddressUser for IpClaims {
     ) -> IPAddressClaimStatus {
         status::desired(claim, outcome, now)
     }
-
-    fn news(claim: &IpClaimView, shown: &ShownLease) -> Option<String> {
-        let note = || format!("{} of pool {} is allocated", shown.address(), shown.pool);
-        (!Self::shows_address(claim)).then(note)
-    }
 }
 
 impl AddressHooks for IpClaims {

@@ -18,6 +18,7 @@ use crate::{
 };
 
 impl Subject for FlatIps {
+    const SAYS_ALLOCATED: bool = false;
     const ADDRESS: &'static str = "addr";
     const UNKNOWN_POOL: &'static str = "SubnetNotFound";
 

@@ -33,7 +33,7 @@ use crate::controller::{
     Reconciled,
     address_user::{
         AddressController, AddressHooks, AddressUser, Edits, ShownAddress, ShownNetwork,
-        outcome::{AddressOutcome, ShownLease},
+        outcome::AddressOutcome,
         refusal::FixedFields,
         settle::{AddressWish, Inheritance, Wished},
     },
@@ -258,11 +258,6 @@ impl AddressUser for FlatIps {
         now: jiff::Timestamp,
     ) -> FlatNetworkIPStatus {
         status::desired(ip, outcome, now)
-    }
-
-    fn news(ip: &FlatIpView, shown: &ShownLease) -> Option<String> {
-        let note = || format!("{} of pool {} is allocated", shown.address(), shown.pool);
-        (!Self::shows_address(ip)).then(note)
     }
 }
 
