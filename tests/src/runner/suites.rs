@@ -15,15 +15,17 @@ const OWN_PACKAGE: &str = "fipd-tests";
 /// Kill rounds of the crash suite in `verify`; `torture` does more.
 const KILL_ROUNDS: [(&str, &str); 1] = [("FIPD_KILL_ROUNDS", "20")];
 
-/// Files of `tests/e2e` that take longest; they begin first, so that none of them is left alone at the end.
-const LONG: [&str; 7] = [
+/// Files of `tests/e2e` that take longest, after [`Suite::Unit`]; they begin first, so that none of them is left alone at the end.
+const LONG: [&str; 9] = [
     "browser",
+    "package",
+    "flat_network",
+    "kube_fip_guests",
+    "kill",
     "helm",
-    "ip_rule",
-    "adopt",
     "proof",
-    "service_lb",
-    "agent_pod",
+    "capi_vip",
+    "ip_rule",
 ];
 /// Its machine is translated instruction by instruction: beside others it comes to nothing.
 const ALONE: &str = "vrf";
@@ -39,7 +41,7 @@ pub(super) enum Suite {
     Deny,
     /// The daemon, which the end-to-end suites use, and all tests are compiled.
     Build,
-    /// The real components are in the cache, built when not.
+    /// The real components and the tools that make packages are in the cache, built when not.
     Components,
     /// Unit, property, crash and documentation tests of all crates.
     Unit,
@@ -60,10 +62,8 @@ impl Suite {
         let mut targets = end_to_end_targets()?;
         let long = |target: &String| LONG.iter().position(|one| one == target);
         targets.sort_by_key(|target| long(target).unwrap_or(LONG.len()));
-        let mut targets = targets.into_iter().map(Self::EndToEnd);
-        suites.extend(targets.by_ref().take(LONG.len()));
         suites.push(Self::Unit);
-        suites.extend(targets);
+        suites.extend(targets.into_iter().map(Self::EndToEnd));
         Ok(suites)
     }
 
@@ -128,7 +128,7 @@ impl Suite {
                 tests.run().await?
             }
             Self::Components => {
-                tokio::task::spawn_blocking(toolchain::prepare).await??;
+                tokio::task::spawn_blocking(prepare_all).await??;
                 Tally::default()
             }
             Self::EndToEnd(target) => {
@@ -138,6 +138,13 @@ impl Suite {
         };
         Ok((tally, None))
     }
+}
+
+/// Has the components in the cache, and the tools that would otherwise be compiled beside tests with deadlines.
+fn prepare_all() -> Result<()> {
+    toolchain::prepare()?;
+    toolchain::cargo_tool::packagers()?;
+    Ok(())
 }
 
 /// The tests that need nothing but a compiler: those in the sources of all crates, the files in `tests` of the other crates,
