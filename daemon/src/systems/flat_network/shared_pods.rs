@@ -41,7 +41,7 @@ impl SharedPod {
         if !observe::concerns(&pod) {
             return None;
         }
-        let flat = PodView::all_of(pod.clone()).into_iter();
+        let flat = PodView::all_of(&pod).into_iter();
         Some(Self {
             flat: flat.map(|(name, one)| (name, Arc::new(one))).collect(),
             served: observe::pod(pod).map(Arc::new),

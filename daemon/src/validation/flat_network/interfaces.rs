@@ -3,14 +3,13 @@
 
 use std::{collections::BTreeSet, ops::Deref};
 
-use data_encoding::HEXLOWER;
 use fipd_crds::flat_network::names::{ADDITIONAL_INTERFACES, DUAL_STACK};
 use serde::Deserialize;
-use sha2::{Digest as _, Sha256};
 
 use super::{
     super::Wrong,
     annotations::{Annotations, AskedFields, PodAddresses, annotation},
+    labels,
     link::is_interface_name,
     subnet::FlatSubnet,
 };
@@ -79,8 +78,7 @@ impl InterfaceId {
             return Ok(pod.to_owned());
         }
         let family = if self.is_partner { "/partner" } else { "" };
-        let digest = Sha256::digest(format!("{}{family}", self.name));
-        let digest = HEXLOWER.encode(&digest[..DIGITS / 2]);
+        let digest = labels::digest(&format!("{}{family}", self.name));
         let name = format!("{pod}{MARK}{digest}");
         if name.len() > LONGEST_NAME {
             let allowed = format!(

@@ -2,14 +2,13 @@
 
 use std::net::IpAddr;
 
+use data_encoding::HEXLOWER;
 use sha2::{Digest as _, Sha256};
 
 use super::mac::MacAddress;
 
 /// The longest value of a label, in bytes.
 const LONGEST: usize = 63;
-/// Bytes of the hash that a value ends with which is not its text.
-const HASHED: usize = 5;
 
 /// An address, with `.` for `:`; one that would begin or end with that gets the 0 that is left out there.
 pub fn address(address: IpAddr) -> String {
@@ -32,23 +31,25 @@ pub fn name(name: &str) -> String {
     if is_value(name) {
         return name.to_owned();
     }
-    let digest = Sha256::digest(name.as_bytes());
-    let hash: String = digest
-        .iter()
-        .take(HASHED)
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
-    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    let head: String = name
-        .chars()
-        .map(|c| if allowed(c) { c } else { '-' })
-        .take(LONGEST - 2 * HASHED - 1)
-        .collect();
-    let head = head.trim_matches(|c: char| !c.is_ascii_alphanumeric());
-    match head {
-        "" => hash,
-        head => format!("{head}-{hash}"),
+    shortened(name, LONGEST)
+}
+
+/// The beginning of a name and a digest of all of it, at most `longest` bytes, of characters that a label may have.
+pub fn shortened(name: &str, longest: usize) -> String {
+    let tail = digest(name);
+    let room = longest.saturating_sub(tail.len() + 1);
+    let known = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let head = name.chars().map(|c| if known(c) { c } else { '-' });
+    let head: String = head.take(room).collect();
+    match head.trim_matches(['-', '_', '.']) {
+        "" => tail,
+        head => format!("{head}-{tail}"),
     }
+}
+
+/// Eight hexadecimal digits, always the same for a text.
+pub fn digest(text: &str) -> String {
+    HEXLOWER.encode(&Sha256::digest(text)[..4])
 }
 
 /// The selector of the pods of a workload, as in `job-NAMESPACE-NAME`.
@@ -96,6 +97,8 @@ mod tests {
         assert!(long("x") != long("y") && long("x") == long("x"));
         assert!(is_value(&long("x")) && long("x").len() <= 63);
         assert_eq!(name("web-1.site"), "web-1.site");
+        // Objects are called so, and found again by that.
+        assert_eq!(digest("web"), "4b5e57f6");
         assert_eq!(workload("CronJob", "ns", "night"), "cronjob-ns-night");
     }
 

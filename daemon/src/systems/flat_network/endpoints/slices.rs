@@ -21,7 +21,8 @@ use super::{
 };
 use crate::{
     controller::{kind::ENDPOINT_SLICE, store::Key},
-    systems::flat_network::service::{name::digest, plan::owner},
+    systems::flat_network::service::plan::owner,
+    validation::flat_network::labels::digest,
 };
 
 /// Endpoints of one slice at most, as Kubernetes' controller has it.

@@ -453,7 +453,7 @@ impl PodController {
         };
         // Another pod of the name may take the address over once the watch shows it; one that does not ask for it does not.
         let asks = |pod: &Pod| {
-            let view = PodView::all_of(pod.clone()).remove(&key.name);
+            let view = PodView::all_of(pod).remove(&key.name);
             view.is_some_and(|view| self.with_subnet(key, Arc::new(view), None).wants.is_ok())
         };
         Ok(found.filter(|pod| has(pod) || asks(pod)))

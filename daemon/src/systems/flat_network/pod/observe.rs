@@ -85,7 +85,7 @@ impl PodView {
     }
 
     /// Those of a pod, by the names of their addresses; empty: it asks for none. One that makes no sense asks for one.
-    pub fn all_of(pod: Pod) -> BTreeMap<Text, Self> {
+    pub fn all_of(pod: &Pod) -> BTreeMap<Text, Self> {
         let name: Text = pod.metadata.name.as_deref().unwrap_or_default().into();
         let Some(annotations) = &pod.metadata.annotations else {
             return BTreeMap::new();
@@ -93,24 +93,35 @@ impl PodView {
         let (interfaces, keeps) = match read(&name, annotations) {
             Ok(found) => found,
             Err(wrong) => {
-                let view = Self::of(&pod, Err(wrong), None);
                 // No object is called so, where the name is that of another pod's address.
                 let free = || format!("{name}/").into();
                 let object = if is_pod_name(&name) { name } else { free() };
-                return BTreeMap::from([(object, view)]);
+                return BTreeMap::from([(object, Self::of(pod, Err(wrong)))]);
             }
         };
-        let views = interfaces.into_iter().map(|(object, interface)| {
+        let mut interfaces = interfaces.into_iter();
+        let Some((object, first)) = interfaces.next() else {
+            return BTreeMap::new();
+        };
+        let base = Self {
+            interface: first.id,
+            keeps,
+            ..Self::of(pod, Ok(first.asked))
+        };
+        let further = interfaces.map(|(object, one)| {
             let view = Self {
-                interface: interface.id,
-                ..Self::of(&pod, Ok(interface.asked), keeps)
+                interface: one.id,
+                wants: Ok(one.asked),
+                ..base.clone()
             };
             (object, view)
         });
-        views.collect()
+        let mut views: BTreeMap<_, _> = further.collect();
+        views.insert(object, base);
+        views
     }
 
-    fn of(pod: &Pod, wants: Result<PodAddresses, Wrong>, keeps: Option<u32>) -> Self {
+    fn of(pod: &Pod, wants: Result<PodAddresses, Wrong>) -> Self {
         let meta = &pod.metadata;
         let owners = meta.owner_references.iter().flatten();
         let mut controllers = owners.filter(|owner| owner.controller == Some(true));
@@ -125,7 +136,7 @@ impl PodView {
             finished: alive::is_finished(pod),
             controller,
             labels: labels(meta),
-            keeps,
+            keeps: None,
             meta: Meta::of(meta),
         }
     }

@@ -1,10 +1,8 @@
 //! How companions are called.
 
-use data_encoding::HEXLOWER;
 use fipd_crds::flat_network::names::COMPANION_SUFFIX;
-use sha2::{Digest as _, Sha256};
 
-use crate::controller::store::Key;
+use crate::{controller::store::Key, validation::flat_network::labels::shortened};
 
 /// The longest name of a Service, in bytes.
 const LONGEST_NAME: usize = 63;
@@ -32,34 +30,9 @@ pub fn may_be_shortened(name: &str) -> bool {
         .is_some_and(|(_, tail)| is_digest(tail))
 }
 
-/// The beginning of a name and a digest of all of it, at most `longest` bytes, of characters that a label may have.
-fn shortened(name: &str, longest: usize) -> String {
-    let tail = digest(name);
-    let room = longest.saturating_sub(tail.len() + 1);
-    let known = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    let head = name.chars().map(|c| if known(c) { c } else { '-' });
-    let head: String = head.take(room).collect();
-    match head.trim_matches(['-', '_', '.']) {
-        "" => tail,
-        head => format!("{head}-{tail}"),
-    }
-}
-
-/// Eight hexadecimal digits, always the same for a text.
-pub fn digest(text: &str) -> String {
-    HEXLOWER.encode(&Sha256::digest(text)[..4])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn long_names_are_cut_and_stay_apart() {
-        let cut = |end: &str| shortened(&format!("{}-{end}", "a".repeat(60)), 50);
-        assert!(cut("x").len() <= 50 && cut("x") == cut("x"));
-        assert_ne!(cut("x"), cut("y"));
-    }
 
     /// Defect g1-17: names that do not fit.
     #[test]

@@ -25,7 +25,7 @@ fn pod_with(uid: &str, owner: &str, change: &Value) -> PodView {
     });
     merge(&mut pod, change);
     let pod: Pod = serde_json::from_value(pod).expect("a pod");
-    let mut all = PodView::all_of(pod);
+    let mut all = PodView::all_of(&pod);
     all.remove("web-0").expect("a pod on a flat network")
 }
 
