@@ -54,7 +54,8 @@ impl<U: AddressHooks> Controller for AddressController<U> {
     type View = U::View;
 
     const METRIC: &'static str = U::METRIC;
-    const WORKERS: usize = 16;
+    /// Each address takes several writes: 16 workers fall behind 16 creators.
+    const WORKERS: usize = 32;
 
     fn context(&self) -> &Context<U::View> {
         &self.context
@@ -341,8 +342,9 @@ impl<U: AddressHooks> AddressController<U> {
         self.context.waits_for(key, cause.clone());
         let marked = match &outcome {
             Ok(shown) => {
+                // The first of the two reaches the API server first, and it takes longer.
                 let mark = self.mark(key, object, Some(shown));
-                let (marked, wait) = tokio::join!(mark, U::publish(self, key, object, shown));
+                let (wait, marked) = tokio::join!(U::publish(self, key, object, shown), mark);
                 let marked = marked?;
                 if let Some(next) = wait? {
                     return Ok(next);
