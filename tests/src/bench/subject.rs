@@ -8,10 +8,12 @@ use anyhow::{Context, Result, bail, ensure};
 use futures::{Stream, StreamExt, TryStreamExt, stream};
 use kube::ResourceExt;
 use kube::api::{
-    Api, DeleteParams, DynamicObject, ListParams, PostParams, WatchEvent, WatchParams,
+    Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, WatchEvent,
+    WatchParams,
 };
 use serde_json::{Value, json};
 
+use super::figure::{median, millis};
 use crate::testbed::wait_until;
 
 /// Concurrent creators.
@@ -28,6 +30,10 @@ pub struct Subject {
     /// Path of the field that is set once there is an address.
     pub shown: &'static str,
 }
+
+/// Samples of what the API server takes for the writes on the way to an address: two creates and a patch of a status.
+#[derive(Default)]
+pub struct WriteFloor(Vec<Duration>);
 
 /// Many objects created at once.
 pub struct Bulk {
@@ -58,6 +64,30 @@ pub async fn delete_all(api: &Api<DynamicObject>, made: &Api<DynamicObject>) -> 
         .await?;
     }
     Ok(())
+}
+
+impl WriteFloor {
+    /// Takes a sample with an object that fipd leaves alone.
+    pub async fn sample(&mut self, subject: &Subject, name: &str) -> Result<()> {
+        let condition = json!({
+            "type": "Bench", "status": "True", "reason": "Bench", "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        });
+        let body = Patch::Merge(json!({ "status": { "conditions": [condition] } }));
+        let (api, params) = (&subject.api, PatchParams::default());
+        let start = Instant::now();
+        subject.make(name).await?;
+        let created = start.elapsed();
+        api.patch_status(name, &params, &body).await?;
+        self.0.push(start.elapsed() + created);
+        api.delete(name, &DeleteParams::default()).await?;
+        Ok(())
+    }
+
+    /// The median without the first `warm_up` samples, in milliseconds.
+    pub fn p50(&self, warm_up: usize) -> Result<f64> {
+        median(self.0.get(warm_up..).unwrap_or_default()).map(millis)
+    }
 }
 
 impl Subject {
