@@ -48,7 +48,7 @@ fn nightly() -> Result<()> {
 const QUICK_BUILD: [(&str, &str); 3] = [
     ("CARGO_PROFILE_RELEASE_LTO", "off"),
     ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16"),
-    ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1"),
+    ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "0"),
 ];
 
 fn install(name: &str, version: &str) -> Result<PathBuf> {
