@@ -54,8 +54,7 @@ impl<U: AddressHooks> Controller for AddressController<U> {
     type View = U::View;
 
     const METRIC: &'static str = U::METRIC;
-    /// Each address takes several writes: 16 workers fall behind 16 creators.
-    const WORKERS: usize = 32;
+    const WORKERS: usize = 32; // 16 fall behind 16 creators: each address takes several writes.
 
     fn context(&self) -> &Context<U::View> {
         &self.context
