@@ -102,6 +102,13 @@ mod tests {
         assert_eq!(workload("CronJob", "ns", "night"), "cronjob-ns-night");
     }
 
+    #[test]
+    fn long_names_are_cut_and_stay_apart() {
+        let cut = |end: &str| shortened(&format!("{}-{end}", "a".repeat(60)), 50);
+        assert!(cut("x").len() <= 50 && cut("x") == cut("x"));
+        assert_ne!(cut("x"), cut("y"));
+    }
+
     proptest! {
         #[test]
         fn any_text_becomes_a_valid_value(text in ".{0,100}", bytes: [u8; 16]) {
