@@ -7,7 +7,7 @@ use std::{
 };
 
 /// A folder imports from those of its own layer and of layers below. What is in none is used by all.
-const LAYERS: [&[&str]; 9] = [
+const LAYERS: [&[&str]; 8] = [
     &["cli"],
     &["app"],
     &["api", "settings", "systems"],
@@ -15,8 +15,7 @@ const LAYERS: [&[&str]; 9] = [
     &["adopt", "controller", "detach", "guests", "migrate"],
     &["clusters"],
     &["admission", "backups", "helm", "rules", "webhooks"],
-    &["config", "ipam", "validation"],
-    &["store"],
+    &["config", "validation"],
 ];
 
 /// What a folder must not import from all the same.

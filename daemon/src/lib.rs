@@ -1,6 +1,6 @@
 //! The edges and the wiring of the daemon.
 //!
-//! `main -> cli -> app -> {systems -> controller -> clusters, api} -> ipam -> store -> core`; only `ipam` writes the store.
+//! `main -> cli -> app -> {systems -> controller -> clusters, api} -> ipam -> store -> core`; the last three are crates below, and only `ipam` writes the store.
 
 /// Hundreds of small rows a commit, made by one thread and freed by another, are what the C library's allocator is worst
 /// at: a durable allocation takes a tenth longer with it, and what is parsed at a start stays resident.
@@ -17,7 +17,6 @@ mod backoff;
 pub mod backups;
 pub mod child;
 pub mod cli;
-pub mod clock;
 pub mod clusters;
 pub mod cni;
 pub mod config;
@@ -34,24 +33,23 @@ pub mod guests;
 pub mod helm;
 pub mod host;
 pub mod host_name;
-pub mod ipam;
 pub mod journal;
-pub mod liveness;
 pub mod logging;
 pub mod metrics;
 pub mod migrate;
 pub mod nodes;
 pub mod oidc;
 pub mod outgoing;
-mod private_file;
 pub mod reload;
 pub mod restore_hold;
 pub mod rollup;
 pub mod rules;
 pub mod settings;
 pub mod sockets;
-pub mod store;
 pub mod system;
 pub mod systems;
 pub mod validation;
 pub mod webhooks;
+
+pub(crate) use fipd_store::private_file;
+pub use fipd_store::{clock, ipam, liveness, store};

@@ -128,7 +128,7 @@ async fn earlier() -> Scenario {
         let kubeconfig = plane.kubeconfig_of(RESTRICTED_USER);
         write_kubeconfig(&scenario.fipd, name, &kubeconfig).unwrap();
     }
-    let store = Path::new(env!("CARGO_MANIFEST_DIR")).join("../daemon/tests/fixtures");
+    let store = Path::new(env!("CARGO_MANIFEST_DIR")).join("../daemon/store/tests/fixtures");
     fs::create_dir_all(scenario.fipd.data_dir()).unwrap();
     let there = scenario.fipd.data_dir().join("fipd.redb");
     fs::copy(store.join("store-v1-full.redb"), there).unwrap();

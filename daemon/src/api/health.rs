@@ -13,9 +13,8 @@ use http::{HeaderMap, StatusCode, header};
 use super::wire::{Checked, Readiness};
 use crate::{
     api::{extract::header_text, fip_v1::FipV1},
-    clock::Synchronised,
     host_name::host_name,
-    ipam::{FAR_AHEAD, HELD_BACK, Ipam},
+    ipam::Ipam,
     liveness::Liveness,
     metrics::Metrics,
     rules::RuleBoard,
@@ -115,42 +114,9 @@ pub fn store(ipam: &Ipam) -> Checked {
 
 /// The time of the address book as one line of a check.
 pub fn time(ipam: &Ipam) -> Checked {
-    match time_sentence(ipam) {
+    match ipam.time().warning() {
         Some(wrong) => Checked::new("time", false, wrong),
         None => Checked::new("time", true, "the address book's time is that of the clock"),
-    }
-}
-
-/// How the time of the address book differs from the clock, where that is far, and what to do.
-pub fn time_sentence(ipam: &Ipam) -> Option<String> {
-    let time = ipam.time();
-    if time.held_back >= HELD_BACK {
-        return Some(format!(
-            "the host's clock is {} ahead of the address book's time, and {}: quarantines end so much later; see that the \
-             host synchronises its time, or confirm the clock with `fipd clock accept`",
-            length(time.held_back),
-            match time.kernel {
-                Synchronised::Unknown(reason) =>
-                    format!("the kernel cannot be asked whether it is right ({reason})"),
-                Synchronised::Yes | Synchronised::No =>
-                    "the kernel does not say that it is synchronised".to_owned(),
-            }
-        ));
-    }
-    let ahead = Some(time.ahead).filter(|ahead| *ahead >= FAR_AHEAD)?;
-    Some(format!(
-        "the address book's time is {} ahead of the clock: quarantines keep their length, but times in it are in the future; \
-         if the clock is right, stop fipd and take that time back with `fipd clock reset --reason TEXT`",
-        length(ahead)
-    ))
-}
-
-fn length(time: Duration) -> String {
-    let minutes = time.as_secs() / 60;
-    let (days, hours) = (minutes / 1_440, minutes / 60 % 24);
-    match (days, hours) {
-        (0, 0) => format!("{minutes} minutes"),
-        (days, hours) => format!("{days} days and {hours} hours"),
     }
 }
 
@@ -198,7 +164,7 @@ fn readiness(
         reasons.push("fipd is stopping".to_owned());
     }
     let ready = reasons.is_empty();
-    if let Some(wrong) = time_sentence(ipam) {
+    if let Some(wrong) = ipam.time().warning() {
         reasons.push(format!("time: {wrong}"));
     }
     let held = ipam.read(fipd_core::Ledger::held_networks);

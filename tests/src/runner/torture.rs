@@ -148,7 +148,7 @@ impl Part<'_> {
     async fn run(&self) -> Result<Tally> {
         match self {
             Self::Properties => more(&["test", "--package", "fipd-core", "--lib", "--tests"]).await,
-            Self::Store => more(&["test", "--package", "fipd", "--lib", "store::"]).await,
+            Self::Store => more(&["test", "--package", "fipd-store"]).await,
             Self::Daemon => more(&["test", "--package", "fipd", "--test", "daemon"]).await,
             Self::Load => counted(Step::cargo(&["bench-peers", "load"])).await,
             Self::Pages => counted(Step::cargo(&["bench-peers", "page"])).await,

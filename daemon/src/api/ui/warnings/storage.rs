@@ -5,10 +5,7 @@ use fipd_web_ui::{Warning, links};
 
 use super::{link, part};
 use crate::{
-    api::{
-        health::time_sentence,
-        ui::{dashboard::size, views},
-    },
+    api::ui::{dashboard::size, views},
     backups::{BackupStatus, Schedule},
     ipam::Ipam,
     store::Condition,
@@ -65,7 +62,7 @@ pub(super) fn disk(known: Option<(u64, u64)>) -> Option<Warning> {
 
 /// That the time of the address book is not the host's.
 pub(super) fn clock(ipam: &Ipam) -> Option<Warning> {
-    let what = time_sentence(ipam)?;
+    let what = ipam.time().warning()?;
     Some(Warning {
         what: format!("Time: {what}"),
         next: "`fipd clock show` compares both times.".to_owned(),

@@ -53,7 +53,7 @@ mod walk;
 use liveness::Beats;
 pub use liveness::Pulse;
 use mailbox::{Mailbox, Waiting};
-pub use time::{FAR_AHEAD, HELD_BACK, TimeStatus};
+pub use time::TimeStatus;
 
 /// Requests that may wait at once; one more waits outside.
 const QUEUE: usize = 4_096;
@@ -424,8 +424,8 @@ impl Ipam {
     }
 
     /// The writer ends unasked.
-    #[cfg(test)]
-    pub(crate) fn die(&self) {
+    #[cfg(any(test, feature = "testing"))]
+    pub fn die(&self) {
         self.shared.mailbox.die();
     }
 

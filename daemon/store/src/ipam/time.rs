@@ -8,9 +8,9 @@ use super::{Ipam, IpamError, IpamState};
 use crate::clock::Synchronised;
 
 /// What an admin should know of: a clock that is corrected by less is nothing unusual.
-pub const FAR_AHEAD: Duration = Duration::from_secs(3_600);
+const FAR_AHEAD: Duration = Duration::from_secs(3_600);
 /// The same of time that is held back.
-pub const HELD_BACK: Duration = Duration::from_secs(60);
+pub(super) const HELD_BACK: Duration = Duration::from_secs(60);
 
 /// How the time of the address book differs from the wall clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +21,41 @@ pub struct TimeStatus {
     /// How far book time is ahead of the wall clock.
     pub ahead: Duration,
     pub kernel: Synchronised,
+}
+
+impl TimeStatus {
+    /// How the time of the address book differs from the clock, where that is far, and what to do.
+    pub fn warning(&self) -> Option<String> {
+        if self.held_back >= HELD_BACK {
+            return Some(format!(
+                "the host's clock is {} ahead of the address book's time, and {}: quarantines end so much later; see that the \
+                 host synchronises its time, or confirm the clock with `fipd clock accept`",
+                length(self.held_back),
+                match &self.kernel {
+                    Synchronised::Unknown(reason) =>
+                        format!("the kernel cannot be asked whether it is right ({reason})"),
+                    Synchronised::Yes | Synchronised::No =>
+                        "the kernel does not say that it is synchronised".to_owned(),
+                }
+            ));
+        }
+        (self.ahead >= FAR_AHEAD).then(|| {
+            format!(
+                "the address book's time is {} ahead of the clock: quarantines keep their length, but times in it are in the \
+                 future; if the clock is right, stop fipd and take that time back with `fipd clock reset --reason TEXT`",
+                length(self.ahead)
+            )
+        })
+    }
+}
+
+fn length(time: Duration) -> String {
+    let minutes = time.as_secs() / 60;
+    let (days, hours) = (minutes / 1_440, minutes / 60 % 24);
+    match (days, hours) {
+        (0, 0) => format!("{minutes} minutes"),
+        (days, hours) => format!("{days} days and {hours} hours"),
+    }
 }
 
 /// What an admin should know of.

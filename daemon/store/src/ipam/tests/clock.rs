@@ -11,7 +11,7 @@ use std::{
 use fipd_core::{Action, Answer, BootId, ClockReading, LeaseKey, PoolSpec, Request, Timestamp};
 
 use super::{
-    super::{DATABASE, HELD_BACK, Ipam, Writer},
+    super::{DATABASE, Ipam, Writer, time::HELD_BACK},
     allocate, give_back, pool_spec, stop,
 };
 use crate::{
@@ -203,10 +203,10 @@ async fn noise_of_the_clock_is_not_worth_a_word_and_a_minute_is() {
     assert!(ipam.time().held_back.is_zero());
     hand.wall.fetch_add(3, Ordering::Relaxed);
     assert_eq!(ipam.time().held_back.as_millis(), 3);
-    assert_eq!(crate::api::health::time_sentence(&ipam), None);
+    assert_eq!(ipam.time().warning(), None);
     hand.wall.fetch_add(Hand::MINUTE, Ordering::Relaxed);
     assert!(ipam.time().held_back >= HELD_BACK);
-    let sentence = crate::api::health::time_sentence(&ipam).unwrap();
+    let sentence = ipam.time().warning().unwrap();
     assert!(
         sentence.contains("1 minutes ahead") && sentence.contains("(EPERM)"),
         "{sentence}"
@@ -254,7 +254,7 @@ async fn a_start_in_2100_freezes_nothing_for_good() {
     let (ipam, writer) = hand.start(dir.path());
     assert!(cools(&ipam, key).await);
     assert_eq!(ipam.now(), Timestamp(Hand::YEAR_2100 + 20 * Hand::MINUTE));
-    let sentence = crate::api::health::time_sentence(&ipam).unwrap();
+    let sentence = ipam.time().warning().unwrap();
     assert!(sentence.contains("fipd clock reset"), "{sentence}");
     stop(&ipam, writer).await;
 
@@ -263,7 +263,7 @@ async fn a_start_in_2100_freezes_nothing_for_good() {
     assert_eq!((done.to, done.entries), (Timestamp(Hand::NEW_YEAR), 3));
     let (ipam, writer) = hand.start(dir.path());
     assert_eq!(ipam.now(), Timestamp(Hand::NEW_YEAR));
-    assert_eq!(crate::api::health::time_sentence(&ipam), None);
+    assert_eq!(ipam.time().warning(), None);
     hand.run(40 * Hand::MINUTE - 1);
     assert!(cools(&ipam, key).await, "40 minutes were left");
     hand.run(1);
