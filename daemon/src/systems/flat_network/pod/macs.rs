@@ -1,7 +1,8 @@
-//! Which addresses have a MAC on a subnet, for who looks for one that nobody has.
+//! Which addresses have a MAC on a subnet, and which MAC a pod gets that names some.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::{PodController, plan::choose_mac};
 use crate::{controller::store::Key, systems::flat_network::ip::FlatIpView};
 
 /// Subnet and MAC.
@@ -42,6 +43,55 @@ impl MacIndex {
     pub fn users(&self, subnet: &str, mac: &str) -> impl Iterator<Item = &Key> {
         let place = (subnet.to_owned(), mac.to_owned());
         self.users.get(&place).into_iter().flatten()
+    }
+}
+
+impl PodController {
+    /// Notes which MACs an address has; whether there is such an address.
+    pub(super) fn note_mac(&self, key: &Key) -> bool {
+        // Read under the lock, so that nobody notes an earlier one after a later one.
+        let mut index = self.mac_index.lock();
+        let ip = self.ips.context.objects.get(key);
+        index.note(key, ip.as_deref());
+        ip.is_some()
+    }
+
+    /// The MAC that the pod gets, which nobody else gets from then on.
+    pub(super) fn mac(
+        &self,
+        key: &Key,
+        subnet: &str,
+        wanted: &[String],
+        ip: Option<&FlatIpView>,
+    ) -> Option<String> {
+        if wanted.is_empty() {
+            return None;
+        }
+        let (mut given, index) = (self.macs.lock(), self.mac_index.lock());
+        let (ips, pods) = (&self.ips.context.objects, &self.context.objects);
+        // One that was given counts until its address is gone.
+        let of_other = |mac: &str| {
+            let user = given.get(&(subnet.to_owned(), mac.to_owned()));
+            let mut user = user.into_iter().filter(|user| *user != key);
+            user.any(|user| ips.get(user).is_some() || pods.get(user).is_some())
+        };
+        let shows = |mac: &str| {
+            let mut others = index.users(subnet, mac).filter(|other| *other != key);
+            others.any(|other| ips.get(other).is_some_and(|ip| has(&ip, subnet, mac)))
+        };
+        let has = ip.and_then(|ip| ip.mac.as_deref().or(Some(&*ip.status.mac)));
+        let chosen = choose_mac(wanted, has, |mac| of_other(mac) || shows(mac))?;
+        given.insert((subnet.to_owned(), chosen.clone()), key.clone());
+        Some(chosen)
+    }
+
+    /// The address that shows the MAC.
+    pub fn mac_user(&self, subnet: &str, mac: &str) -> Option<Key> {
+        let (ips, index) = (&self.ips.context.objects, self.mac_index.lock());
+        let shows = |ip: &FlatIpView| ip.spec.subnet == subnet && ip.status.mac == mac;
+        let mut users = index.users(subnet, mac);
+        let user = users.find(|key| ips.get(key).is_some_and(|ip| shows(&ip)));
+        user.cloned()
     }
 }
 

@@ -48,7 +48,7 @@ use crate::controller::{
 use crate::validation::flat_network::workload::WorkloadRef;
 use macs::MacIndex;
 use observe::PodView;
-use plan::{PodFacts, PodPlan, Why, choose_mac, kept_from, pending, plan};
+use plan::{PodFacts, PodPlan, Why, kept_from, pending, plan};
 
 /// When a pod is looked at again that waits for a MAC.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
@@ -207,15 +207,6 @@ impl PodController {
         }
     }
 
-    /// Notes which MACs an address has; whether there is such an address.
-    fn note_mac(&self, key: &Key) -> bool {
-        // Read under the lock, so that nobody notes an earlier one after a later one.
-        let mut index = self.mac_index.lock();
-        let ip = self.ips.context.objects.get(key);
-        index.note(key, ip.as_deref());
-        ip.is_some()
-    }
-
     fn note_waiting(&self, key: &Key, waits: bool) {
         let mut waiting = self.waiting.lock();
         match waits {
@@ -282,44 +273,6 @@ impl PodController {
             mac,
             pending_limit: self.settings.pending_limit.0,
         }))
-    }
-
-    /// The MAC that the pod gets, which nobody else gets from then on.
-    fn mac(
-        &self,
-        key: &Key,
-        subnet: &str,
-        wanted: &[String],
-        ip: Option<&FlatIpView>,
-    ) -> Option<String> {
-        if wanted.is_empty() {
-            return None;
-        }
-        let (mut given, index) = (self.macs.lock(), self.mac_index.lock());
-        let (ips, pods) = (&self.ips.context.objects, &self.context.objects);
-        // One that was given counts until its address is gone.
-        let of_other = |mac: &str| {
-            let user = given.get(&(subnet.to_owned(), mac.to_owned()));
-            let mut user = user.into_iter().filter(|user| *user != key);
-            user.any(|user| ips.get(user).is_some() || pods.get(user).is_some())
-        };
-        let shows = |mac: &str| {
-            let mut others = index.users(subnet, mac).filter(|other| *other != key);
-            others.any(|other| ips.get(other).is_some_and(|ip| macs::has(&ip, subnet, mac)))
-        };
-        let has = ip.and_then(|ip| ip.mac.as_deref().or(Some(&*ip.status.mac)));
-        let chosen = choose_mac(wanted, has, |mac| of_other(mac) || shows(mac))?;
-        given.insert((subnet.to_owned(), chosen.clone()), key.clone());
-        Some(chosen)
-    }
-
-    /// The address that shows the MAC.
-    pub fn mac_user(&self, subnet: &str, mac: &str) -> Option<Key> {
-        let (ips, index) = (&self.ips.context.objects, self.mac_index.lock());
-        let shows = |ip: &FlatIpView| ip.spec.subnet == subnet && ip.status.mac == mac;
-        let mut users = index.users(subnet, mac);
-        let user = users.find(|key| ips.get(key).is_some_and(|ip| shows(&ip)));
-        user.cloned()
     }
 
     /// What the pod is of: a Job may be that of a CronJob.

@@ -99,16 +99,11 @@ impl PodView {
                 return BTreeMap::from([(object, Self::of(pod, Err(wrong)))]);
             }
         };
-        let mut interfaces = interfaces.into_iter();
-        let Some((object, first)) = interfaces.next() else {
-            return BTreeMap::new();
-        };
         let base = Self {
-            interface: first.id,
             keeps,
-            ..Self::of(pod, Ok(first.asked))
+            ..Self::of(pod, Ok(PodAddresses::default()))
         };
-        let further = interfaces.map(|(object, one)| {
+        let views = interfaces.into_iter().map(|(object, one)| {
             let view = Self {
                 interface: one.id,
                 wants: Ok(one.asked),
@@ -116,9 +111,7 @@ impl PodView {
             };
             (object, view)
         });
-        let mut views: BTreeMap<_, _> = further.collect();
-        views.insert(object, base);
-        views
+        views.collect()
     }
 
     fn of(pod: &Pod, wants: Result<PodAddresses, Wrong>) -> Self {
