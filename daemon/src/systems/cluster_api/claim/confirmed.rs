@@ -58,14 +58,23 @@ pub async fn confirm(claims: &IpClaimController, key: &Key, claim: &IpClaimView)
     if user.confirmed.has(key, claim, &there) {
         return Ok(());
     }
+    read(claims, key, claim).await
+}
+
+/// Keeps the IPAddress of a claim's name as it is now, which counts for that claim.
+pub async fn read(claims: &IpClaimController, key: &Key, claim: &IpClaimView) -> Reconciled<()> {
+    let user = &claims.user;
+    let there = user.addresses.get(key);
     let fresh: Option<IPAddress> = claims.context.remote.get(&target(claims, key)).await?;
     let Some(fresh) = fresh.map(AddressView::of) else {
-        user.addresses.drop_deleted(key, &there.meta.uid);
+        if let Some(there) = there {
+            user.addresses.drop_deleted(key, &there.meta.uid);
+        }
         return Ok(());
     };
     let found = Confirmed::of(claim, &fresh);
     user.confirmed.0.lock().insert(key.clone(), found);
-    match fresh.meta.uid == there.meta.uid {
+    match there.is_some_and(|there| there.meta.uid == fresh.meta.uid) {
         true => user.addresses.keep(key, fresh),
         false => user.addresses.set(key, fresh),
     }

@@ -250,6 +250,7 @@ impl AddressHooks for IpClaims {
         ip_address::end_grace(claims, key).await?;
         confirmed::confirm(claims, key, claim).await?;
         let Some(why) = paused::in_the_way(claims, key, claim).await? else {
+            moved::find_copied(claims, key, claim).await?;
             return probe::waits(claims, key, claim).await;
         };
         claims.keep_recorded(key, claim).await?;

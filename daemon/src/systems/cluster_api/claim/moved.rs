@@ -6,9 +6,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use fipd_core::{Identity, Lease, Ledger, Pool};
+use fipd_core::{ClusterRecord, Identity, Lease, Ledger, Pool};
 
-use super::{IpClaimController, ip_address, observe::IpClaimView};
+use super::{IpClaimController, confirmed, ip_address, observe::IpClaimView};
 use crate::{
     clock,
     controller::{
@@ -25,8 +25,26 @@ const WAITS_FOR_MOVE: &str = "WaitingForMove";
 /// How long a claim waits for its IPAddress, which is copied after it.
 const COPIED_WITHIN: Duration = Duration::from_secs(60);
 
-/// Why a claim gets no address yet: it came with fipd's finalizer and without an address, so it may be a copy whose IPAddress is
-/// still to come. The claim that it is elsewhere has an address that its pool gives.
+/// What another cluster has for the same claim, which is here with fipd's finalizer and without an address: it may be a copy whose
+/// IPAddress is still to come.
+fn elsewhere(ledger: &Ledger, site: &Site, key: &Key, claim: &IpClaimView) -> Vec<Arc<Lease>> {
+    let is_copy = claim.status.address_ref.is_none() && claim.meta.has_finalizer(RELEASE_ADDRESS);
+    let here = key.identity(site.system.clone(), &site.id, CLAIM.kind);
+    if !is_copy || !ledger.leases_of(&here).is_empty() {
+        return Vec::new();
+    }
+    let of_cluster = |cluster: &ClusterRecord| {
+        let there = Identity {
+            cluster: Some(cluster.id.clone()),
+            ..here.clone()
+        };
+        ledger.leases_of(&there)
+    };
+    ledger.clusters().flat_map(of_cluster).collect()
+}
+
+/// Why a claim gets no address yet: the claim that it is elsewhere has an address that its pool gives. One that names a Cluster
+/// waits for that and not for a time: it is paused until everything is copied.
 pub fn to_come(
     ledger: &Ledger,
     site: &Site,
@@ -34,11 +52,9 @@ pub fn to_come(
     claim: &IpClaimView,
     pool: &Pool,
 ) -> Option<Unserved> {
-    let is_copy = claim.status.address_ref.is_none() && claim.meta.has_finalizer(RELEASE_ADDRESS);
-    let here = key.identity(site.system.clone(), &site.id, CLAIM.kind);
     let age = clock::now().0.saturating_sub(claim.meta.created.0);
     let is_late = u128::from(age) >= COPIED_WITHIN.as_millis();
-    if !is_copy || is_late || !ledger.leases_of(&here).is_empty() {
+    if is_late || claim.cluster.is_some() {
         return None;
     }
     let spec = &pool.spec;
@@ -48,13 +64,7 @@ pub fn to_come(
             && lease.prefix() == spec.prefix_at(key)
             && gives(spec, key.address)
     };
-    let lease = ledger.clusters().find_map(|cluster| {
-        let there = Identity {
-            cluster: Some(cluster.id.clone()),
-            ..here.clone()
-        };
-        ledger.leases_of(&there).into_iter().find(fits)
-    })?;
+    let lease = elsewhere(ledger, site, key, claim).into_iter().find(fits)?;
     let message = format!(
         "another cluster has this claim, with {}; its IPAddress is waited for, and without it the claim gets another address within two minutes",
         lease.prefix()
@@ -64,6 +74,22 @@ pub fn to_come(
         message,
         Some(Cause::Address(lease.key)),
     ))
+}
+
+/// Reads the IPAddress that a claim may have been copied with, although the watch shows none: the watch of the Cluster, which is no
+/// longer paused, may have been faster.
+pub async fn find_copied(
+    claims: &IpClaimController,
+    key: &Key,
+    claim: &IpClaimView,
+) -> Reconciled<()> {
+    let site = &claims.context.site;
+    let may_come = |ledger: &Ledger| !elsewhere(ledger, site, key, claim).is_empty();
+    let shown = claims.user.addresses.get(key).is_some();
+    if claim.cluster.is_none() || shown || !claims.context.read(may_come) {
+        return Ok(());
+    }
+    confirmed::read(claims, key, claim).await
 }
 
 /// A claim that is deleted here because it is elsewhere, whatever is paused. Its lease passes to that, and waits for it.

@@ -401,10 +401,11 @@ async fn a_claim_that_only_looks_like_a_copy_is_served() {
     made.expect("a pool");
     let claims = &bench.there.daemon.controller;
     let (new, old) = (clock::rfc3339(clock::now()), "2024-01-01T00:00:00Z");
-    for (pool, created, waits) in [
-        ("net", &*new, true),
-        ("net", old, false),
-        ("other", &*new, false),
+    for (pool, cluster, created, waits) in [
+        ("net", "", &*new, true),
+        ("net", "", old, false),
+        ("other", "", &*new, false),
+        ("net", "one", &*new, false),
     ] {
         let mut claim = IpClaims::object();
         let fields = json!({
@@ -412,7 +413,7 @@ async fn a_claim_that_only_looks_like_a_copy_is_served() {
                 "name": "a", "namespace": "ns", "uid": "v-a", "creationTimestamp": created,
                 "finalizers": [RELEASE_ADDRESS],
             },
-            "spec": { "poolRef": { "name": pool } },
+            "spec": { "clusterName": cluster, "poolRef": { "name": pool } },
         });
         merge(&mut claim, &fields);
         let claim = IpClaims::view(serde_json::from_value(claim).expect("a claim"));
@@ -425,6 +426,73 @@ async fn a_claim_that_only_looks_like_a_copy_is_served() {
             Err(why) => assert!(waits && why.reason == "WaitingForMove", "{why:?}"),
         }
     }
+}
+
+/// The pause of its Cluster ends when everything is copied, and the watch of Clusters may be faster than that of IPAddresses.
+#[tokio::test]
+async fn a_claim_of_a_running_cluster_takes_what_was_copied_and_waits_for_nothing_else() {
+    for copied in [true, false] {
+        let mut bench = Bench::new(Death::Never, true).await;
+        bench.there.set_owner(Owner::Running);
+        let (side, shows) = (&bench.there, bench.brought(&key()));
+        let mut claim = IpClaims::object();
+        let meta = json!({
+            "uid": "v-a", "finalizers": [RELEASE_ADDRESS],
+            "creationTimestamp": clock::rfc3339(clock::now()),
+        });
+        merge(
+            &mut claim,
+            &json!({ "spec": { "clusterName": "one" }, "metadata": meta }),
+        );
+        side.server.lock().make(&key(), claim);
+        side.server
+            .lock()
+            .edit(&key(), &json!({ "metadata": meta }));
+        if copied {
+            side.server.lock().made.insert(key(), shows);
+        }
+        let claims = &side.daemon.controller;
+        let claim = IpClaims::view(serde_json::from_value(side.claim()).expect("a claim"));
+        let done = claims.reconcile(&key(), Some(Arc::new(claim))).await;
+        done.expect("no failure");
+        let identity = side.identity();
+        let (leases, contends) = bench.ipam.read(|ledger| {
+            let contends = !ledger.contentions_of(&identity).is_empty();
+            (ledger.leases_of(&identity), contends)
+        });
+        let has: Vec<_> = leases.iter().map(|lease| lease.key).collect();
+        let other = (!copied).then(|| place([10, 0, 0, 6]));
+        assert_eq!((has, contends), (other.into_iter().collect(), copied));
+    }
+}
+
+/// A pause keeps addresses; a claim that has none may go.
+#[tokio::test]
+async fn a_claim_without_an_address_goes_although_its_cluster_is_paused() {
+    let mut bench = Bench::new(Death::Never, true).await;
+    bench.here.set_owner(Owner::Paused);
+    let without = Key::new("ns", "b");
+    let mut claim = IpClaims::object();
+    let meta = json!({ "finalizers": [RELEASE_ADDRESS] });
+    merge(
+        &mut claim,
+        &json!({ "spec": { "clusterName": "one" }, "metadata": meta }),
+    );
+    bench.here.server.lock().make(&without, claim);
+    bench.settle().await;
+    let gone = "2024-01-03T00:00:00Z";
+    for claim in [&without, &key()] {
+        bench.here.server.lock().delete(claim, gone);
+    }
+    bench.settle().await;
+    let server = bench.here.server.lock();
+    assert_eq!(server.object(&without), Value::Null);
+    assert_eq!(
+        server.object(&key())["metadata"]["finalizers"],
+        json!([RELEASE_ADDRESS])
+    );
+    drop(server);
+    bench.held_by(&bench.here);
 }
 
 /// What the watch shows late is of an earlier claim of the name, and its address is another's by now.

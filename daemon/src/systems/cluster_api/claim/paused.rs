@@ -1,5 +1,7 @@
 //! Whether somebody paused a claim, its Cluster or its pool: then nothing is allocated and nothing released.
 
+use fipd_core::Ledger;
+
 use super::{
     IpClaimController,
     observe::IpClaimView,
@@ -42,12 +44,16 @@ pub async fn in_the_way(
     })
 }
 
-/// What keeps a deleted claim from giving its address back. A Cluster that is gone keeps nothing.
+/// What keeps a deleted claim from giving its address back. A Cluster that is gone keeps nothing, and a claim without an address has
+/// nothing to give back.
 pub async fn keeps(
     claims: &IpClaimController,
     key: &Key,
     claim: &IpClaimView,
 ) -> Reconciled<Option<Unserved>> {
+    if !has_address(claims, key, claim) {
+        return Ok(None);
+    }
     if let Some(why) = here(claims, key, claim) {
         return Ok(Some(why));
     }
@@ -56,6 +62,15 @@ pub async fn keeps(
         let cause = Some(Cause::Object(CLUSTER.kind, cluster.clone()));
         (found == PauseState::Paused).then(|| of_cluster(&cluster, cause))
     }))
+}
+
+fn has_address(claims: &IpClaimController, key: &Key, claim: &IpClaimView) -> bool {
+    let identity = claims.context.identity(key);
+    let known = |ledger: &Ledger| {
+        !ledger.leases_of(&identity).is_empty() || !ledger.contentions_of(&identity).is_empty()
+    };
+    let shown = claim.status.address_ref.is_some() || claims.user.addresses.get(key).is_some();
+    shown || claims.context.read(known)
 }
 
 fn of_cluster(cluster: &Key, cause: Option<Cause>) -> Unserved {

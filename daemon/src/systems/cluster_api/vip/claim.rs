@@ -181,7 +181,9 @@ impl VipController {
     ) -> Reconciled<()> {
         let kind = self.claims.context.kind();
         let api = self.context.kind().api_version();
-        let body = write::claim((kind, api), (key, cluster), slot, pool);
+        let settings = self.context.site.settings::<ClusterApiSettings>();
+        let served = settings.serves_in_cluster_kinds();
+        let body = write::claim((kind, api), (key, cluster), (slot, pool), served);
         let target = kind.target(&claim_key(key, slot));
         match self.context.remote.create(&target, &body).await {
             Ok(()) => Ok(()),

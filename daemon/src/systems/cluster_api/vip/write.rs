@@ -12,8 +12,9 @@ use crate::{
     controller::{kind::Kind, store::Key},
     systems::cluster_api::names::{
         CLUSTER_NAME, CLUSTER_VIP, CONTROL_PLANE_CLAIM, CONTROL_PLANE_VIP, INGRESS_CLAIM,
-        INGRESS_VIP, IPAM_GROUP, ROLE, SECOND_CLUSTER_VIP, SECOND_CONTROL_PLANE_CLAIM,
-        SECOND_CONTROL_PLANE_VIP, SECOND_INGRESS_CLAIM, SECOND_INGRESS_VIP, WATCH_FILTER,
+        INGRESS_VIP, IPAM_GROUP, RELEASE_ADDRESS, ROLE, SECOND_CLUSTER_VIP,
+        SECOND_CONTROL_PLANE_CLAIM, SECOND_CONTROL_PLANE_VIP, SECOND_INGRESS_CLAIM,
+        SECOND_INGRESS_VIP, WATCH_FILTER,
     },
 };
 
@@ -53,12 +54,12 @@ pub fn claim_key(cluster: &Key, slot: VipSlot) -> Key {
     Key::new(&cluster.namespace, &format!("{prefix}{}", cluster.name))
 }
 
-/// The claim of an address on this pool.
+/// The claim of an address on this pool. `served`: fipd serves it, so that it has fipd's finalizer from the start.
 pub fn claim(
     (kind, api): (Kind, &str),
     (key, cluster): (&Key, &CapiClusterView),
-    slot: VipSlot,
-    pool: &VipPool,
+    (slot, pool): (VipSlot, &VipPool),
+    served: bool,
 ) -> Value {
     let name = claim_key(key, slot).name;
     let mut labels = json!({ ROLE: slot.role.name(), CLUSTER_NAME: &*key.name });
@@ -66,11 +67,12 @@ pub fn claim(
     if let Some(filter) = &cluster.filter {
         labels[WATCH_FILTER] = json!(filter);
     }
+    let finalizers = served.then(|| [RELEASE_ADDRESS]);
     json!({
         "apiVersion": kind.api_version(), "kind": kind.kind,
         "metadata": {
             "name": &*name, "namespace": &*key.namespace,
-            "labels": labels,
+            "labels": labels, "finalizers": finalizers,
             "ownerReferences": [owner(api, key, cluster)],
         },
         "spec": {
