@@ -30,6 +30,9 @@ use crate::{
 /// When a Cluster is looked at again that somebody changed while it was written.
 const CHANGED_PAUSE: Duration = Duration::from_millis(10);
 
+/// When the conditions of a Cluster are written that has just got an address, while others wait for theirs.
+const CROWDED_PAUSE: Duration = Duration::from_secs(1);
+
 impl VipController {
     /// Writes the addresses, then what there is to say. Those of the second family hold up nothing.
     pub(super) async fn write(
@@ -66,21 +69,25 @@ impl VipController {
             let note = says.message.clone();
             self.context.warn(key, &cluster.meta.uid, says.reason, note);
         }
-        self.say(key, cluster, &plan.conditions).await?;
+        // Where many wait for addresses, these go before what is to be said.
+        let is_put_off = applied.is_some() && self.context.queue.is_crowded();
+        if !is_put_off {
+            self.say(key, cluster, &plan.conditions).await?;
+        }
         match second {
             Err(CallError::Conflict(..)) => return self.look_again(key, cluster).await,
             second => second?,
         }
         let served = plan.conditions.iter().all(|says| says.status);
+        let mut waiting = self.waiting.lock();
+        let _ = match served {
+            true => waiting.remove(key),
+            false => waiting.insert(key.clone()),
+        };
         Ok(match served {
-            true => {
-                self.waiting.lock().remove(key);
-                Next::Done
-            }
-            false => {
-                self.waiting.lock().insert(key.clone());
-                Next::After(RECHECK_AFTER)
-            }
+            _ if is_put_off => Next::After(CROWDED_PAUSE),
+            true => Next::Done,
+            false => Next::After(RECHECK_AFTER),
         })
     }
 
