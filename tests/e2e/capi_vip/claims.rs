@@ -131,6 +131,13 @@ async fn an_ingress_outlives_its_claim() {
     .await;
     bed.cluster("front-orphan").await;
     bed.wait_endpoint("front-orphan", "10.56.0.15").await;
+    // Until then Cluster API may remove the annotation with a patch of a Cluster that it read before: fipd writes it again, but only
+    // while there is a claim.
+    bed.wait("front-orphan", "is provisioned with both", |one| {
+        let has_ingress = one["metadata"]["annotations"][INGRESS_VIP] == "10.56.0.101";
+        one["status"]["phase"] == "Provisioned" && has_ingress
+    })
+    .await;
     bed.wait_says("front-orphan", INGRESS_READY, "True", "AddressAllocated")
         .await;
     bed.ipam
