@@ -17,15 +17,17 @@ mod kube_fip;
 mod load;
 mod page;
 mod pools;
+mod program;
 mod rest;
 mod rules;
+mod series;
 mod service;
 mod subject;
 mod tables;
 mod writes;
 
 use anyhow::Result;
-use futures::future::BoxFuture;
+use futures::future::LocalBoxFuture;
 
 pub use figure::{Figure, percentile};
 
@@ -33,7 +35,7 @@ pub use figure::{Figure, percentile};
 pub struct Bench {
     pub name: &'static str,
     /// Runs it in this process, which is a release build.
-    pub run: fn() -> BoxFuture<'static, Result<Vec<Figure>>>,
+    pub run: fn() -> LocalBoxFuture<'static, Result<Vec<Figure>>>,
 }
 
 /// All benches in the order in which they are run.

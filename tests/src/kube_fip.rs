@@ -54,13 +54,20 @@ impl KubeFipObjects {
 
     /// Creates a FloatingIP of a range; `address` may be empty.
     pub async fn make_fip(&self, path: &str, range: &str, address: &str) -> Result<()> {
+        self.create(path, self.fip(range, address)).await
+    }
+
+    /// A FloatingIP of the guest `guest` without its name.
+    pub fn fip(&self, range: &str, address: &str) -> Value {
         let annotations = json!({ "clustername": "guest", "fiprange": range });
         let spec = match address {
             "" => json!({}),
             address => json!({ "ipaddress": address }),
         };
-        let object = json!({ "metadata": { "annotations": annotations }, "spec": spec });
-        self.create(path, object).await
+        json!({
+            "apiVersion": format!("{GROUP}/v1"), "kind": "FloatingIP",
+            "metadata": { "annotations": annotations }, "spec": spec,
+        })
     }
 
     /// Creates the object called `path`.

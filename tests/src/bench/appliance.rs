@@ -5,13 +5,14 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use fipd::store::StoreOptions;
 
-use super::{Figure, fill};
+use super::{Figure, fill, program};
 use crate::testbed::{Fipd, FipdOptions};
 
 const READY_WITHIN: Duration = Duration::from_secs(60);
 
 /// Start and memory of an empty daemon, with 100,000 and with 1,000,000 leases, and where half of them are prefixes.
 pub async fn run() -> Result<Vec<Figure>> {
+    program::forget().await?;
     let idle = Fipd::start(FipdOptions::default()).await?;
     idle.wait_ready(READY_WITHIN).await?;
     let idle = megabytes(&idle)?;

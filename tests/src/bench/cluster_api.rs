@@ -19,10 +19,11 @@ use kube::api::{Api, DynamicObject, ListParams};
 use serde_json::{Value, json};
 
 use self::hook::Asker;
-use super::figure::{median, millis};
-use super::subject::{CREATORS, Subject, WriteFloor, delete_all};
+use super::figure::millis;
+use super::series::{ONE_BY_ONE, OneByOne, WARM_UP};
+use super::subject::{CREATORS, Subject, delete_all};
 use super::writes::{Counted, Writes};
-use super::{Figure, percentile};
+use super::{Figure, percentile, program};
 use crate::cluster_api::IpamObjects;
 use crate::scenario::write_kubeconfig;
 use crate::testbed::cluster_api::{ApiVersion, Class, Versions, install_definitions};
@@ -38,11 +39,7 @@ const POOL: &str = "InClusterIPPool";
 /// A kind of pool that fipd leaves to another provider.
 const FOREIGN_POOL: &str = "ForeignIPPool";
 
-const WARM_UP: usize = 5;
-const ONE_BY_ONE: usize = 50;
 const BURST: usize = 1_000;
-/// Bursts, each after its floor.
-const ROUNDS: usize = 3;
 const CLUSTERS_AT_ONCE: usize = 50;
 /// Addresses in use that have an IPAddress. The others are only in the ledger.
 const WITH_OBJECT: u32 = 10_000;
@@ -87,28 +84,6 @@ fn memory(when: &str, resident: f64, peer: &str, limit: f64) -> Figure {
     Figure::at_most(&name, "MB", resident, peer, limit)
 }
 
-/// What fipd may add to the writes on the way to an address, in milliseconds.
-const OWN: f64 = 3.0;
-
-/// Claims one by one, in milliseconds.
-struct ClaimTimes {
-    p50: f64,
-    /// Of the same writes by the bench.
-    writes: f64,
-}
-
-impl ClaimTimes {
-    fn figures(&self, when: &str, peer: &str) -> [Figure; 2] {
-        let name = format!("cluster-api-claim-p50-{when}");
-        let floor = format!("its writes {:.2} ms", self.writes);
-        let beside = format!("{name} beside its writes");
-        [
-            Figure::at_most(&name, "ms", self.p50, peer, 10.0),
-            Figure::at_most(&beside, "ms", self.p50, &floor, self.writes + OWN),
-        ]
-    }
-}
-
 /// A reference to a pool of Cluster API's group.
 fn pool_ref(kind: &str, name: &str) -> Value {
     json!({ "apiGroup": GROUP, "kind": kind, "name": name })
@@ -137,6 +112,7 @@ impl Bench {
         fipd.write_config(&format!(
             "[[cluster]]\nname = \"{CLUSTER}\"\nkubeconfig = \"{CLUSTER}.kubeconfig\"\nsystems = [\"cluster-api\"]\n"
         ))?;
+        program::forget().await?;
         fipd.restart().await?;
         fipd.wait_ready(DEADLINE).await?;
         Ok(Self {
@@ -189,24 +165,16 @@ impl Bench {
         .await
     }
 
-    /// The median of claims on a pool, each deleted before the next is created.
-    async fn claims(&self, pool: &str) -> Result<ClaimTimes> {
+    /// Claims on a pool, each deleted before the next is created.
+    async fn claims(&self, pool: &str) -> Result<OneByOne> {
         let claims = self.claims_on(POOL, pool);
         let foreign = self.claims_on(FOREIGN_POOL, pool);
-        let (mut samples, mut floor) = (Vec::new(), WriteFloor::default());
-        for number in 0..WARM_UP + ONE_BY_ONE {
-            let name = format!("{pool}-{number}");
-            // In turns, so that a busy machine disturbs both alike.
-            floor.sample(&foreign, &format!("foreign-{name}")).await?;
-            samples.push(claims.one(&name).await?);
+        let remove = async |name: &str| {
             let path = format!("{NAMESPACE}/{name}");
             self.objects.delete(CLAIM, &path).await?;
-            self.objects.wait_gone(CLAIM, &path).await?;
-        }
-        Ok(ClaimTimes {
-            p50: millis(median(&samples.split_off(WARM_UP))?),
-            writes: floor.p50(WARM_UP)?,
-        })
+            self.objects.wait_gone(CLAIM, &path).await
+        };
+        claims.one_by_one(&foreign, pool, remove).await
     }
 
     /// Claims on a pool without any address in use, and what fipd writes for them.
@@ -226,7 +194,9 @@ impl Bench {
         // The first one comes at once, the last one up to a second after the last claim.
         let pool_status = (after.pool_status - before.pool_status - 1.0) / (seconds + 1.0);
         let peer = format!("in-cluster 8.1; {events:.2} Events");
-        let mut figures = times.figures("empty", "in-cluster 11.6 ms").to_vec();
+        let mut figures = times
+            .figures("cluster-api-claim-p50-empty", "in-cluster 11.6 ms")
+            .to_vec();
         figures.extend([
             Figure::at_most(
                 "cluster-api-writes-of-a-claim",
@@ -254,25 +224,16 @@ impl Bench {
         self.make_pool("burst", &range).await?;
         let foreign = self.claims_on(FOREIGN_POOL, "burst");
         let claims = self.claims_on(POOL, "burst");
-        let (mut floor, mut creating, mut all) = (Vec::new(), Vec::new(), Vec::new());
-        for _ in 0..ROUNDS {
-            floor.push(foreign.create("foreign", BURST).await?);
-            self.delete_claims().await?;
-            let bulk = claims.at_once("burst", BURST).await?;
-            creating.push(bulk.creating);
-            all.push(bulk.all);
+        let clear = async || {
             self.check_distinct().await?;
-            self.delete_claims().await?;
-        }
-        let seconds = |times: &[Duration]| median(times).map(|time| time.as_secs_f64());
-        let (floor, creating, all) = (seconds(&floor)?, seconds(&creating)?, seconds(&all)?);
+            self.delete_claims().await
+        };
+        let bursts = claims.bursts(&foreign, BURST, clear).await?;
         let name = "cluster-api-1000-claims";
-        let beside = |what: &str| format!("{name} beside {what}");
-        Ok(vec![
-            Figure::cost_ratio(name, "s", all, floor, 1.3),
-            Figure::cost_ratio(&beside("their creation"), "s", all, creating, 1.3),
-            Figure::at_most(&beside("the peer"), "s", all, "in-cluster 15.3 s", 15.3),
-        ])
+        let mut figures = bursts.figures(name).to_vec();
+        let (beside, peer) = (format!("{name} beside the peer"), "in-cluster 15.3 s");
+        figures.push(Figure::at_most(&beside, "s", bursts.all(), peer, 15.3));
+        Ok(figures)
     }
 
     /// Answers of the hook during another burst.
@@ -298,7 +259,8 @@ impl Bench {
         let addresses = self.api(ADDRESS).list(&ListParams::default()).await?;
         let text = |object: &DynamicObject| object.data["spec"]["address"].to_string();
         let distinct = addresses.iter().map(text).collect::<BTreeSet<_>>().len();
-        ensure!(distinct == BURST, "{distinct} addresses for {BURST} claims");
+        let all = addresses.items.len();
+        ensure!(distinct == all, "{distinct} addresses for {all} claims");
         Ok(())
     }
 
@@ -335,11 +297,12 @@ impl Bench {
             shows: self.api("Cluster"),
             shown: "/spec/controlPlaneEndpoint/host",
         };
-        let mut samples = Vec::new();
-        for number in 0..WARM_UP + ONE_BY_ONE {
-            samples.push(clusters.one(&format!("single-{number}")).await?);
-        }
-        let p50 = millis(median(&samples.split_off(WARM_UP))?);
+        // Each alone: what fipd writes after an endpoint is done before the next Cluster comes.
+        let said = async |name: &str| {
+            let path = format!("{NAMESPACE}/{name}");
+            self.wait_told(&path).await
+        };
+        let p50 = millis(clusters.p50("single", said).await?);
         let bulk = clusters.at_once("bulk", CLUSTERS_AT_ONCE).await?;
         let all = bulk.all.as_secs_f64();
         let names = ["cluster-api-endpoint-p50", "cluster-api-50-endpoints"];
@@ -347,6 +310,23 @@ impl Bench {
             Figure::at_most(names[0], "ms", p50, "allocator 10,030 ms", 30.0),
             Figure::at_most(names[1], "s", all, "allocator 18.5 s", 1.0),
         ])
+    }
+
+    /// Waits until a Cluster says that it has both addresses.
+    async fn wait_told(&self, path: &str) -> Result<()> {
+        let what = format!("Cluster {path} has both addresses and says so");
+        wait_until(&what, DEADLINE, || async {
+            let cluster = self.objects.get("Cluster", path).await?.unwrap_or_default();
+            let conditions = cluster["status"]["conditions"].as_array();
+            let says = |kind| {
+                let mut conditions = conditions.into_iter().flatten();
+                conditions.any(|one| one["type"] == kind && one["status"] == "True")
+            };
+            let told = ["fipd.io/EndpointReady", "fipd.io/IngressReady"].map(says);
+            ensure!(told == [true; 2], "{}", cluster["status"]);
+            Ok(())
+        })
+        .await
     }
 
     /// Claims on a pool whose first addresses are in use: those of IPAddresses without a claim, which fipd adopts when it
@@ -366,8 +346,10 @@ impl Bench {
         self.wait_used("large", IN_USE).await?;
         tokio::time::sleep(SETTLED).await;
         let at_60k = self.claims("large").await?;
-        let mut figures = at_10k.figures("10k-in-use", "in-cluster 36.8 ms").to_vec();
-        figures.extend(at_60k.figures("60k-in-use", "its decision 17.6 ms"));
+        let mut figures = at_10k
+            .figures("cluster-api-claim-p50-10k-in-use", "in-cluster 36.8 ms")
+            .to_vec();
+        figures.extend(at_60k.figures("cluster-api-claim-p50-60k-in-use", "its decision 17.6 ms"));
         let peer = "in-cluster 90-154 MB";
         figures.push(memory("10k-addresses", resident, peer, MEMORY_10K));
         Ok(figures)

@@ -8,20 +8,17 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use super::Figure;
-use super::figure::{median, millis};
-use super::subject::{Subject, WriteFloor, delete_all};
+use super::subject::{Subject, delete_all};
 use super::writes::{Counted, Writes};
+use super::{Figure, program};
 use crate::flat_network::{FlatObjects, IP, PodCluster};
 use crate::testbed::{ControlPlaneOptions, Fipd};
 
 const NAMESPACE: &str = "bench";
 const GROUP: &str = "flatnetwork.pandaria.io";
-const WARM_UP: usize = 5;
-const ONE_BY_ONE: usize = 50;
+/// Pods whose whole lives are counted.
+const LIVES: usize = 50;
 const BURST: usize = 1_000;
-/// Bursts, each after its floor.
-const ROUNDS: usize = 3;
 /// Pods, and those of them on a flat network, whose memory is measured.
 const PODS: usize = 5_000;
 const FLAT_PODS: usize = 200;
@@ -29,9 +26,6 @@ const FLAT_PODS: usize = 200;
 const DEADLINE: Duration = Duration::from_secs(300);
 /// After a change, until Events and the status of subnets are written and memory is at rest.
 const SETTLED: Duration = Duration::from_secs(15);
-/// What fipd may add to the writes on the way to an address, in milliseconds. The floor writes pods alone: two creates and a patch
-/// of a status.
-const OWN: f64 = 3.0;
 /// In MB.
 const MEMORY: f64 = 40.0;
 
@@ -67,6 +61,7 @@ impl Bench {
         cluster.make_namespace(NAMESPACE).await?;
         let objects = cluster.objects().await?;
         let mut fipd = cluster.prepare_admin().await?;
+        program::forget().await?;
         fipd.restart().await?;
         fipd.wait_ready(DEADLINE).await?;
         let rest = json!({ "vlan": 10 });
@@ -101,25 +96,12 @@ impl Bench {
         }
     }
 
-    /// The median of pods, each deleted before the next is created.
+    /// Pods, each deleted before the next is created. The floor writes pods alone.
     async fn one_by_one(&self) -> Result<Vec<Figure>> {
         let (pods, plain) = (self.pods(Some("single")), self.pods(None));
-        let (mut samples, mut floor) = (Vec::new(), WriteFloor::default());
-        for number in 0..WARM_UP + ONE_BY_ONE {
-            let name = format!("one-{number}");
-            // In turns, so that a busy machine disturbs both alike.
-            floor.sample(&plain, &format!("plain-{name}")).await?;
-            samples.push(pods.one(&name).await?);
-            self.delete(&name).await?;
-        }
-        let p50 = millis(median(&samples.split_off(WARM_UP))?);
-        let name = "flat-network-pod-p50";
-        let (beside, writes) = (format!("{name} beside its writes"), floor.p50(WARM_UP)?);
-        let peer = format!("its writes {writes:.2} ms");
-        Ok(vec![
-            Figure::at_most(name, "ms", p50, "-", 10.0),
-            Figure::at_most(&beside, "ms", p50, &peer, writes + OWN),
-        ])
+        let remove = async |name: &str| self.delete(name).await;
+        let all = pods.one_by_one(&plain, "one", remove).await?;
+        Ok(all.figures("flat-network-pod-p50", "-").to_vec())
     }
 
     async fn delete(&self, name: &str) -> Result<()> {
@@ -133,7 +115,7 @@ impl Bench {
         tokio::time::sleep(SETTLED).await;
         let before = Writes::read(&self.cluster.0, &COUNTED)?;
         let start = Instant::now();
-        for number in 0..ONE_BY_ONE {
+        for number in 0..LIVES {
             let name = format!("life-{number}");
             self.pods(Some("single")).one(&name).await?;
             let path = format!("{NAMESPACE}/{name}");
@@ -149,7 +131,7 @@ impl Bench {
         let seconds = start.elapsed().as_secs_f64();
         tokio::time::sleep(SETTLED).await;
         let after = Writes::read(&self.cluster.0, &COUNTED)?;
-        let lives = ONE_BY_ONE as f64;
+        let lives = LIVES as f64;
         // Three are the bench's own: it creates the pod, attaches it and deletes it.
         let objects = (after.objects - before.objects) / lives - 3.0;
         let events = (after.events - before.events) / lives;
@@ -169,23 +151,9 @@ impl Bench {
     /// As many pods as their subnet has addresses. The floor is the same pods without annotations.
     async fn burst(&self) -> Result<Vec<Figure>> {
         let (plain, flat) = (self.pods(None), self.pods(Some("burst")));
-        let (mut floor, mut creating, mut all) = (Vec::new(), Vec::new(), Vec::new());
-        for _ in 0..ROUNDS {
-            floor.push(plain.create("plain", BURST).await?);
-            self.delete_pods().await?;
-            let bulk = flat.at_once("burst", BURST).await?;
-            creating.push(bulk.creating);
-            all.push(bulk.all);
-            self.delete_pods().await?;
-        }
-        let seconds = |times: &[Duration]| median(times).map(|time| time.as_secs_f64());
-        let (floor, creating, all) = (seconds(&floor)?, seconds(&creating)?, seconds(&all)?);
-        let name = "flat-network-1000-pods";
-        let beside = format!("{name} beside their creation");
-        Ok(vec![
-            Figure::cost_ratio(name, "s", all, floor, 1.3),
-            Figure::cost_ratio(&beside, "s", all, creating, 1.3),
-        ])
+        let clear = async || self.delete_pods().await;
+        let bursts = flat.bursts(&plain, BURST, clear).await?;
+        Ok(bursts.figures("flat-network-1000-pods").to_vec())
     }
 
     /// Deletes all pods and waits until their addresses are gone as well.

@@ -4,38 +4,31 @@
 //! The original cannot be built here; what the API server itself takes stands for it. The hundred guests share one real API
 //! server; the ten are behind a port that takes connections and says nothing.
 
-use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, TcpListener};
-use std::pin::Pin;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use futures::{Stream, StreamExt};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
-use kube::api::{
-    Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, WatchEvent, WatchParams,
-};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::json;
 
-use super::figure::millis;
-use super::{Figure, percentile};
+use super::figure::{median, millis};
+use super::series::WARM_UP;
+use super::subject::{Subject, delete_all};
+use super::{Figure, program};
 use crate::kube_fip::KubeFipObjects;
 use crate::scenario::write_kubeconfig;
-use crate::testbed::{
-    Fipd, FipdOptions, HarvesterGuest, Site, SiteOptions, wait_until, with_server,
-};
+use crate::testbed::{Fipd, FipdOptions, HarvesterGuest, Site, SiteOptions, with_server};
 
 const RANGE: &str = "bench";
+/// The namespace of FloatingIPs that no guest has.
+const FIPS: &str = "c-m-bench";
 const NAMESPACE: &str = "kube-fip";
 const CONFIG: &str = "kube-fip-config";
 const DEADLINE: Duration = Duration::from_secs(120);
 
-const WARM_UP: usize = 5;
-const ONE_BY_ONE: usize = 50;
 const AT_ONCE: usize = 500;
-/// Requests at once while they are created.
-const CREATORS: usize = 16;
 const NEW_GUESTS: usize = 10;
 const ANSWERING: usize = 90;
 const SILENT: usize = 10;
@@ -63,26 +56,6 @@ pub async fn run() -> Result<Vec<Figure>> {
     Ok(figures)
 }
 
-type Events = Pin<Box<dyn Stream<Item = kube::Result<WatchEvent<DynamicObject>>> + Send>>;
-
-/// The next FloatingIP that was written and has an address in its specification, where the original writes it; its name.
-async fn next_served(events: &mut Events) -> Result<String> {
-    loop {
-        let event = tokio::time::timeout(DEADLINE, events.next());
-        let event = event.await.context("no event within the deadline")?;
-        match event.context("the watch ended")?? {
-            WatchEvent::Added(fip) | WatchEvent::Modified(fip) => {
-                let address = fip.data["spec"]["ipaddress"].as_str();
-                if address.is_some_and(|address| !address.is_empty()) {
-                    return Ok(fip.name_any());
-                }
-            }
-            WatchEvent::Deleted(_) | WatchEvent::Bookmark(_) => {}
-            WatchEvent::Error(error) => bail!("watch: {error:?}"),
-        }
-    }
-}
-
 impl Bench {
     async fn start() -> Result<Self> {
         let site = Site::start(&SiteOptions::of(&["harvester", "guest"])).await?;
@@ -100,7 +73,7 @@ impl Bench {
             objects,
             settings: 0,
         };
-        for name in [NAMESPACE, "c-m-bench"] {
+        for name in [NAMESPACE, FIPS] {
             bench.add_namespace(name).await?;
         }
         bench.next_settings().await?;
@@ -110,6 +83,7 @@ impl Bench {
         bench.fipd.write_config(
             "[[cluster]]\nname = \"rancher\"\nkubeconfig = \"rancher.kubeconfig\"\nsystems = [\"kube-fip\"]\n",
         )?;
+        program::forget().await?;
         bench.fipd.restart().await?;
         bench.fipd.wait_ready(DEADLINE).await?;
         Ok(bench)
@@ -134,77 +108,36 @@ impl Bench {
         Ok(())
     }
 
-    async fn watch(&self) -> Result<Events> {
-        let api = self.objects.all_fips();
-        let now = api.list(&ListParams::default().limit(1)).await?;
-        let version = now.metadata.resource_version;
-        let version = version.context("a list has a resourceVersion")?;
-        let parameters = WatchParams::default().timeout(290);
-        Ok(api.watch(&parameters, &version).await?.boxed())
+    /// FloatingIPs, and where their addresses show: in their specification, where the original writes them.
+    fn fips(&self) -> Subject {
+        Subject {
+            api: self.objects.fips(FIPS),
+            object: self.objects.fip(RANGE, ""),
+            shows: self.objects.all_fips(),
+            shown: "/spec/ipaddress",
+        }
     }
 
     async fn floating_ips(&self) -> Result<Vec<Figure>> {
-        let mut samples = Vec::new();
-        for number in 0..WARM_UP + ONE_BY_ONE {
-            let path = format!("c-m-bench/single-{number}");
-            let mut events = self.watch().await?;
-            let start = Instant::now();
-            self.objects.make_fip(&path, RANGE, "").await?;
-            next_served(&mut events).await?;
-            samples.push(start.elapsed());
+        let fips = self.fips();
+        let remove = async |name: &str| {
+            let path = format!("{FIPS}/{name}");
             self.objects.delete(&path).await?;
-            self.objects.wait_gone(&path).await?;
-        }
-        let samples = samples.split_off(WARM_UP);
-        let p50 = percentile(&samples, 0.5).context("no sample")?;
-        let (creating, all) = self.at_once().await?;
+            self.objects.wait_gone(&path).await
+        };
+        let p50 = fips.p50("single", remove).await?;
+        let bulk = fips.at_once("bulk", AT_ONCE).await?;
+        delete_all(&fips.api, &fips.api).await?;
         Ok(vec![
             Figure::at_most("kube-fip-address-p50", "ms", millis(p50), "-", 10.0),
             Figure::cost_ratio(
                 "kube-fip-500-addresses-at-once",
                 "s",
-                all.as_secs_f64(),
-                creating.as_secs_f64(),
+                bulk.all.as_secs_f64(),
+                bulk.creating.as_secs_f64(),
                 1.3,
             ),
         ])
-    }
-
-    /// How long creating them takes, and until all have an address.
-    async fn at_once(&self) -> Result<(Duration, Duration)> {
-        let mut events = self.watch().await?;
-        let start = Instant::now();
-        let create = async {
-            let all = (0..AT_ONCE).map(|number| async move {
-                let path = format!("c-m-bench/bulk-{number}");
-                self.objects.make_fip(&path, RANGE, "").await
-            });
-            let all: Vec<_> = futures::stream::iter(all)
-                .buffer_unordered(CREATORS)
-                .collect()
-                .await;
-            all.into_iter().collect::<Result<()>>()?;
-            anyhow::Ok(start.elapsed())
-        };
-        let served = async {
-            let mut names = BTreeSet::new();
-            while names.len() < AT_ONCE {
-                names.insert(next_served(&mut events).await?);
-            }
-            anyhow::Ok(start.elapsed())
-        };
-        let both = tokio::try_join!(create, served)?;
-        let fips = self.objects.fips("c-m-bench");
-        let everything = ListParams::default();
-        fips.delete_collection(&DeleteParams::default(), &everything)
-            .await?;
-        wait_until("they are gone", DEADLINE, || async {
-            let left = fips.list(&ListParams::default().limit(1)).await;
-            let left = left.map_err(|error| error.to_string())?.items.len();
-            (left == 0).then_some(()).ok_or(left.to_string())
-        })
-        .await?;
-        Ok(both)
     }
 
     /// What Rancher has of a guest before its namespace.
@@ -234,14 +167,14 @@ impl Bench {
             let id = self.make_guest(&format!("new-{number}"), "-").await?;
             // What was made has to be known before.
             tokio::time::sleep(Duration::from_millis(300)).await;
-            let mut events = self.watch().await?;
+            let fips = self.fips();
+            let mut events = fips.watch().await?;
             let start = Instant::now();
             self.add_namespace(&id).await?;
-            next_served(&mut events).await?;
+            fips.next_served(&mut events).await?;
             samples.push(start.elapsed());
         }
-        let samples = samples.split_off(WARM_UP);
-        let p50 = percentile(&samples, 0.5).context("no sample")?;
+        let p50 = median(&samples.split_off(WARM_UP))?;
         self.remove_guests().await?;
         Ok(Figure::at_most(
             "kube-fip-new-guest",
@@ -336,7 +269,7 @@ impl Bench {
             samples.push(start.elapsed());
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
-        percentile(&samples, 0.5).context("no sample")
+        median(&samples)
     }
 
     async fn wait_looked_at(&self, looks: u64) -> Result<()> {

@@ -43,7 +43,7 @@ pub struct Bulk {
     pub all: Duration,
 }
 
-type Events = Pin<Box<dyn Stream<Item = kube::Result<WatchEvent<DynamicObject>>> + Send>>;
+pub type Events = Pin<Box<dyn Stream<Item = kube::Result<WatchEvent<DynamicObject>>> + Send>>;
 
 /// Deletes all objects, and waits until they and what was made for them are gone.
 pub async fn delete_all(api: &Api<DynamicObject>, made: &Api<DynamicObject>) -> Result<()> {
@@ -139,7 +139,7 @@ impl Subject {
     }
 
     /// A watch from the present on.
-    async fn watch(&self) -> Result<Events> {
+    pub async fn watch(&self) -> Result<Events> {
         let api = &self.shows;
         let now = api.list_metadata(&ListParams::default().limit(1)).await?;
         let version = now.metadata.resource_version;
@@ -149,7 +149,7 @@ impl Subject {
     }
 
     /// The name of the next object that was written and shows an address.
-    async fn next_served(&self, events: &mut Events) -> Result<String> {
+    pub async fn next_served(&self, events: &mut Events) -> Result<String> {
         loop {
             let event = tokio::time::timeout(DEADLINE, events.next());
             let event = event.await.context("no event within the deadline")?;
