@@ -67,7 +67,7 @@ pub fn claim(
     if let Some(filter) = &cluster.filter {
         labels[WATCH_FILTER] = json!(filter);
     }
-    let finalizers = served.then(|| [RELEASE_ADDRESS]);
+    let finalizers = served.then_some([RELEASE_ADDRESS]);
     json!({
         "apiVersion": kind.api_version(), "kind": kind.kind,
         "metadata": {
