@@ -283,7 +283,7 @@ fn a_system_is_named_in_its_own_folders() {
     for (system, words, most) in NAMED {
         let folder = format!("systems/{}/", system.replace('-', "_"));
         let mut named = Vec::new();
-        for root in ["src", "core/src"] {
+        for root in ["src", "core/src", "store/src"] {
             for (path, code) in sources(root) {
                 let shown = path.display().to_string();
                 let own = shown.starts_with(&folder) || shown == "systems/mod.rs";

@@ -300,7 +300,7 @@ impl Bench {
         // Each alone: what fipd writes after an endpoint is done before the next Cluster comes.
         let said = async |name: &str| {
             let path = format!("{NAMESPACE}/{name}");
-            self.wait_told(&path).await
+            self.wait_ready(&path).await
         };
         let p50 = millis(clusters.p50("single", said).await?);
         let bulk = clusters.at_once("bulk", CLUSTERS_AT_ONCE).await?;
@@ -313,7 +313,7 @@ impl Bench {
     }
 
     /// Waits until a Cluster says that it has both addresses.
-    async fn wait_told(&self, path: &str) -> Result<()> {
+    async fn wait_ready(&self, path: &str) -> Result<()> {
         let what = format!("Cluster {path} has both addresses and says so");
         wait_until(&what, DEADLINE, || async {
             let cluster = self.objects.get("Cluster", path).await?.unwrap_or_default();
@@ -322,8 +322,8 @@ impl Bench {
                 let mut conditions = conditions.into_iter().flatten();
                 conditions.any(|one| one["type"] == kind && one["status"] == "True")
             };
-            let told = ["fipd.io/EndpointReady", "fipd.io/IngressReady"].map(says);
-            ensure!(told == [true; 2], "{}", cluster["status"]);
+            let ready = ["fipd.io/EndpointReady", "fipd.io/IngressReady"].map(says);
+            ensure!(ready == [true; 2], "{}", cluster["status"]);
             Ok(())
         })
         .await
