@@ -190,7 +190,7 @@ pub async fn remove_of(claims: &IpClaimController, key: &Key) -> Reconciled<()> 
 
 /// The IPAddress of this name that is in use. Where the watch shows none it may be behind: nobody may have heard the answer when
 /// fipd made it.
-async fn read(claims: &IpClaimController, key: &Key) -> Reconciled<Option<Arc<AddressView>>> {
+pub async fn read(claims: &IpClaimController, key: &Key) -> Reconciled<Option<Arc<AddressView>>> {
     let known = claims.user.addresses.get(key);
     let known = known.filter(|there| there.grace_ends.is_none());
     if known.is_some() {

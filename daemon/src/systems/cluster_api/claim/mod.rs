@@ -118,6 +118,15 @@ impl IpClaims {
         address.filter(|address| address.answers(&key.name, pool))
     }
 
+    /// Whether the Cluster that the claim names owns it, as fipd makes it. After a restore from a backup it has the UID of an earlier
+    /// owner.
+    fn is_of_cluster(&self, key: &Key, claim: &IpClaimView) -> bool {
+        let name = claim.cluster.as_deref().unwrap_or_default();
+        let cluster = self.clusters.get(&Key::new(&key.namespace, name));
+        let owns = |one: &CapiClusterView| claim.owners.iter().any(|uid| **uid == *one.meta.uid);
+        cluster.is_some_and(|cluster| owns(&cluster))
+    }
+
     /// Whether an IPAddress seems to answer the claim, and perhaps the watch only still shows it.
     fn is_unconfirmed(&self, key: &Key, claim: &IpClaimView, there: &AddressView) -> bool {
         there.answers(&key.name, &claim.pool) && !self.confirmed.has(key, claim, there)
@@ -190,6 +199,7 @@ impl AddressUser for IpClaims {
         let there = there.filter(|there| !self.is_unconfirmed(key, claim, there));
         let there = there.and_then(|address| address.address);
         if there.is_none()
+            && !self.is_of_cluster(key, claim)
             && let Some(why) = moved::to_come(ledger, site, key, claim, &pool)
         {
             return Err(why);

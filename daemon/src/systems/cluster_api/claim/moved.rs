@@ -43,8 +43,7 @@ fn elsewhere(ledger: &Ledger, site: &Site, key: &Key, claim: &IpClaimView) -> Ve
     ledger.clusters().flat_map(of_cluster).collect()
 }
 
-/// Why a claim gets no address yet: the claim that it is elsewhere has an address that its pool gives. One that names a Cluster
-/// waits for that and not for a time: it is paused until everything is copied.
+/// Why a claim that no Cluster owns gets no address yet: the claim that it is elsewhere has an address that its pool gives.
 pub fn to_come(
     ledger: &Ledger,
     site: &Site,
@@ -53,8 +52,7 @@ pub fn to_come(
     pool: &Pool,
 ) -> Option<Unserved> {
     let age = clock::now().0.saturating_sub(claim.meta.created.0);
-    let is_late = u128::from(age) >= COPIED_WITHIN.as_millis();
-    if is_late || claim.cluster.is_some() {
+    if u128::from(age) >= COPIED_WITHIN.as_millis() {
         return None;
     }
     let spec = &pool.spec;
@@ -76,8 +74,8 @@ pub fn to_come(
     ))
 }
 
-/// Reads the IPAddress that a claim may have been copied with, although the watch shows none: the watch of the Cluster, which is no
-/// longer paused, may have been faster.
+/// Reads the IPAddress that a claim may have been copied with, although the watch shows none. `clusterctl move` pauses the Cluster
+/// that owns it until everything is copied, and the watch of Clusters may be faster than that of IPAddresses.
 pub async fn find_copied(
     claims: &IpClaimController,
     key: &Key,
@@ -86,7 +84,8 @@ pub async fn find_copied(
     let site = &claims.context.site;
     let may_come = |ledger: &Ledger| !elsewhere(ledger, site, key, claim).is_empty();
     let shown = claims.user.addresses.get(key).is_some();
-    if claim.cluster.is_none() || shown || !claims.context.read(may_come) {
+    let is_owned = claims.user.is_of_cluster(key, claim);
+    if !is_owned || shown || !claims.context.read(may_come) {
         return Ok(());
     }
     confirmed::read(claims, key, claim).await

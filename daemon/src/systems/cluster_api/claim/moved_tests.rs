@@ -20,6 +20,7 @@ use crate::{
         client::Remote,
         events::Events,
         fake_api_tests::{Daemon, Death, FakeApi, client, merge},
+        meta::Meta,
         reconcile::Controller as _,
         site::Site,
         store::{Key, Observed},
@@ -134,6 +135,10 @@ fn tell(claims: &IpClaimController, owner: Owner) {
             &one,
             CapiClusterView {
                 paused: owner == Owner::Paused,
+                meta: Meta {
+                    uid: "u-one".into(),
+                    ..Meta::default()
+                },
                 ..CapiClusterView::default()
             },
         ),
@@ -405,7 +410,7 @@ async fn a_claim_that_only_looks_like_a_copy_is_served() {
         ("net", "", &*new, true),
         ("net", "", old, false),
         ("other", "", &*new, false),
-        ("net", "one", &*new, false),
+        ("net", "one", &*new, true),
     ] {
         let mut claim = IpClaims::object();
         let fields = json!({
@@ -439,6 +444,9 @@ async fn a_claim_of_a_running_cluster_takes_what_was_copied_and_waits_for_nothin
         let meta = json!({
             "uid": "v-a", "finalizers": [RELEASE_ADDRESS],
             "creationTimestamp": clock::rfc3339(clock::now()),
+            "ownerReferences": [{
+                "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": "one", "uid": "u-one",
+            }],
         });
         merge(
             &mut claim,

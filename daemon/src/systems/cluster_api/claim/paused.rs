@@ -3,7 +3,7 @@
 use fipd_core::Ledger;
 
 use super::{
-    IpClaimController,
+    IpClaimController, ip_address,
     observe::IpClaimView,
     wish::{PoolSort, pool_key, sort_of},
 };
@@ -51,19 +51,25 @@ pub async fn keeps(
     key: &Key,
     claim: &IpClaimView,
 ) -> Reconciled<Option<Unserved>> {
-    if !has_address(claims, key, claim) {
-        return Ok(None);
-    }
-    if let Some(why) = here(claims, key, claim) {
-        return Ok(Some(why));
-    }
-    let cluster = cluster_of(claims, key, claim).await?;
-    Ok(cluster.and_then(|(cluster, found)| {
-        let cause = Some(Cause::Object(CLUSTER.kind, cluster.clone()));
-        (found == PauseState::Paused).then(|| of_cluster(&cluster, cause))
-    }))
+    let why = match here(claims, key, claim) {
+        Some(why) => Some(why),
+        None => {
+            let cluster = cluster_of(claims, key, claim).await?;
+            let paused = cluster.filter(|(_, found)| *found == PauseState::Paused);
+            paused.map(|(cluster, _)| {
+                let cause = Some(Cause::Object(CLUSTER.kind, cluster.clone()));
+                of_cluster(&cluster, cause)
+            })
+        }
+    };
+    // A fresh read: the IPAddress of a restored claim may be later than the watch.
+    let is_without = why.is_some()
+        && !has_address(claims, key, claim)
+        && ip_address::read(claims, key).await?.is_none();
+    Ok(why.filter(|_| !is_without))
 }
 
+/// As far as it is known.
 fn has_address(claims: &IpClaimController, key: &Key, claim: &IpClaimView) -> bool {
     let identity = claims.context.identity(key);
     let known = |ledger: &Ledger| {
