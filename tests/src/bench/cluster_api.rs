@@ -224,8 +224,8 @@ impl Bench {
         self.make_pool("burst", &range).await?;
         let foreign = self.claims_on(FOREIGN_POOL, "burst");
         let claims = self.claims_on(POOL, "burst");
-        let clear = async || {
-            self.check_distinct().await?;
+        let clear = async |count| {
+            self.check_distinct(count).await?;
             self.delete_claims().await
         };
         let bursts = claims.bursts(&foreign, BURST, clear).await?;
@@ -255,12 +255,15 @@ impl Bench {
         ))
     }
 
-    async fn check_distinct(&self) -> Result<()> {
+    async fn check_distinct(&self, count: usize) -> Result<()> {
         let addresses = self.api(ADDRESS).list(&ListParams::default()).await?;
         let text = |object: &DynamicObject| object.data["spec"]["address"].to_string();
         let distinct = addresses.iter().map(text).collect::<BTreeSet<_>>().len();
         let all = addresses.items.len();
-        ensure!(distinct == all, "{distinct} addresses for {all} claims");
+        ensure!(
+            (distinct, all) == (count, count),
+            "{distinct} addresses in {all} IPAddresses for {count} claims"
+        );
         Ok(())
     }
 

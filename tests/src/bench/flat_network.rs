@@ -151,7 +151,7 @@ impl Bench {
     /// As many pods as their subnet has addresses. The floor is the same pods without annotations.
     async fn burst(&self) -> Result<Vec<Figure>> {
         let (plain, flat) = (self.pods(None), self.pods(Some("burst")));
-        let clear = async || self.delete_pods().await;
+        let clear = async |_| self.delete_pods().await;
         let bursts = flat.bursts(&plain, BURST, clear).await?;
         Ok(bursts.figures("flat-network-1000-pods").to_vec())
     }

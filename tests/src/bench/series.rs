@@ -65,21 +65,22 @@ impl Subject {
         })
     }
 
-    /// So many at once, each time after as many of `foreign`. `clear` removes either, and fails if what it finds is wrong.
+    /// So many at once, each time after as many of `foreign`. `clear` is told how many have addresses, and
+    /// removes either.
     pub async fn bursts(
         &self,
         foreign: &Self,
         count: usize,
-        clear: impl AsyncFn() -> Result<()>,
+        clear: impl AsyncFn(usize) -> Result<()>,
     ) -> Result<Bursts> {
         let (mut floor, mut creating, mut all) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
             floor.push(foreign.create("foreign", count).await?);
-            clear().await?;
+            clear(0).await?;
             let bulk = self.at_once("burst", count).await?;
             creating.push(bulk.creating);
             all.push(bulk.all);
-            clear().await?;
+            clear(count).await?;
         }
         let seconds = |times: &[Duration]| median(times).map(|time| time.as_secs_f64());
         Ok(Bursts {
