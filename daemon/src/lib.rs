@@ -1,6 +1,7 @@
 //! The edges and the wiring of the daemon.
 //!
-//! `main -> cli -> app -> {systems -> controller -> clusters, api} -> ipam -> store -> core`; the last three are crates below, and only `ipam` writes the store.
+//! `main -> cli -> app -> {systems -> controller -> clusters, api} -> ipam -> store -> core`; only `ipam` writes the store.
+//! `ipam` and `store` are in the crate `fipd-store`, and their paths here are the same.
 
 /// Hundreds of small rows a commit, made by one thread and freed by another, are what the C library's allocator is worst
 /// at: a durable allocation takes a tenth longer with it, and what is parsed at a start stays resident.
