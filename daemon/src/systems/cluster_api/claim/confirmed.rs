@@ -31,7 +31,7 @@ impl ConfirmedAddresses {
     /// Whether the IPAddress counts for a claim: that owns it, or it was found after that was made.
     pub fn has(&self, key: &Key, claim: &IpClaimView, there: &AddressView) -> bool {
         let found = || self.0.lock().get(key) == Some(&Confirmed::of(claim, there));
-        there.owners.iter().any(|uid| **uid == *claim.meta.uid) || found()
+        there.is_owned_by(&claim.meta.uid) || found()
     }
 
     /// The claim is gone.

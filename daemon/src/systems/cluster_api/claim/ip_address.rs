@@ -166,8 +166,7 @@ fn owners_with(found: Vec<OwnerReference>, wanted: Vec<OwnerReference>) -> Vec<O
 pub async fn retire(claims: &IpClaimController, key: &Key, claim: &IpClaimView) -> Reconciled<()> {
     // Of a claim that does not fit its schema only the UID is known.
     let its_own = |there: &AddressView| {
-        there.owners.iter().any(|uid| **uid == *claim.meta.uid)
-            || there.answers(&key.name, &claim.pool)
+        there.is_owned_by(&claim.meta.uid) || there.answers(&key.name, &claim.pool)
     };
     let there = read(claims, key).await?;
     let Some(there) = there.filter(|there| its_own(there)) else {

@@ -123,8 +123,7 @@ impl IpClaims {
     fn is_of_cluster(&self, key: &Key, claim: &IpClaimView) -> bool {
         let name = claim.cluster.as_deref().unwrap_or_default();
         let cluster = self.clusters.get(&Key::new(&key.namespace, name));
-        let owns = |one: &CapiClusterView| claim.owners.iter().any(|uid| **uid == *one.meta.uid);
-        cluster.is_some_and(|cluster| owns(&cluster))
+        cluster.is_some_and(|cluster| claim.is_owned_by(&cluster.meta.uid))
     }
 
     /// Whether an IPAddress seems to answer the claim, and perhaps the watch only still shows it.

@@ -80,6 +80,10 @@ impl IpClaimView {
         }
     }
 
+    pub fn is_owned_by(&self, uid: &str) -> bool {
+        self.owners.iter().any(|owner| owner == uid)
+    }
+
     /// Its condition `Ready`.
     pub fn ready(&self) -> Option<&Condition> {
         self.conditions.iter().find(|one| one.type_ == READY)
@@ -131,9 +135,13 @@ impl AddressView {
         }
     }
 
+    pub fn is_owned_by(&self, uid: &str) -> bool {
+        self.owners.iter().any(|owner| owner == uid)
+    }
+
     /// Whether it goes, and was an earlier claim's than the one of this UID: only its finalizer is in the way.
     pub fn is_left_to(&self, claim: &str) -> bool {
-        self.meta.is_terminating() && !self.owners.iter().any(|uid| uid == claim)
+        self.meta.is_terminating() && !self.is_owned_by(claim)
     }
 
     /// Whether it is the answer to a claim of this name on this pool.

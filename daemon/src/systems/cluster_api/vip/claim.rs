@@ -86,7 +86,7 @@ impl VipController {
                 None => Err(wish.missing(pools)),
             });
         };
-        if !claim.owners.iter().any(|uid| **uid == *cluster.meta.uid) {
+        if !claim.is_owned_by(&cluster.meta.uid) {
             let message = format!(
                 "IPAddressClaim {} is there and is not of this Cluster; delete it, and one is made",
                 name.name
@@ -134,7 +134,7 @@ impl VipController {
     /// The address of a claim: by its IPAddress, which is there before the claim refers to it.
     fn address_of(&self, key: &Key, claim: &IpClaimView) -> Option<IpAddr> {
         let there = self.claims.user.address_of(key, &claim.pool)?;
-        let owned = there.owners.iter().any(|uid| **uid == *claim.meta.uid);
+        let owned = there.is_owned_by(&claim.meta.uid);
         there
             .address
             .filter(|_| owned && !claim.meta.is_terminating())

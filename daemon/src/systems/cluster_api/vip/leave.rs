@@ -51,7 +51,7 @@ async fn pass(
 ) -> Reconciled<()> {
     // The watch may lag behind the garbage collector, which deletes the claims of a Cluster that is gone.
     let found = read_cluster(claims, cluster).await?;
-    let owner = |one: &CapiClusterView| claim.owners.iter().any(|uid| **uid == *one.meta.uid);
+    let owner = |one: &CapiClusterView| claim.is_owned_by(&one.meta.uid);
     let Some(found) = found.filter(owner) else {
         return Ok(());
     };
