@@ -27,7 +27,7 @@ use super::{
 use crate::{controller::merge_patch::change, ipam::IpamError};
 
 /// The status of an object is written at most once in this time; the latest wins.
-const STATUS_PAUSE: Duration = Duration::from_secs(1);
+pub const STATUS_PAUSE: Duration = Duration::from_secs(1);
 
 /// The objects of one kind of a cluster, and the means to work on them.
 pub struct Context<V> {

@@ -21,6 +21,7 @@ use crate::{
         client::{CallError, Patch},
         conditions::{ConditionUpdate, REFUSED, set, unset},
         confirm_absence::RECHECK_AFTER,
+        context::STATUS_PAUSE,
         queue::Next,
         store::Key,
     },
@@ -29,9 +30,6 @@ use crate::{
 
 /// When a Cluster is looked at again that somebody changed while it was written.
 const CHANGED_PAUSE: Duration = Duration::from_millis(10);
-
-/// When the conditions of a Cluster are written that has just got an address, while others wait for theirs.
-const CROWDED_PAUSE: Duration = Duration::from_secs(1);
 
 impl VipController {
     /// Writes the addresses, then what there is to say. Those of the second family hold up nothing.
@@ -79,15 +77,19 @@ impl VipController {
             second => second?,
         }
         let served = plan.conditions.iter().all(|says| says.status);
-        let mut waiting = self.waiting.lock();
-        let _ = match served {
-            true => waiting.remove(key),
-            false => waiting.insert(key.clone()),
+        let next = match served {
+            true => {
+                self.waiting.lock().remove(key);
+                Next::Done
+            }
+            false => {
+                self.waiting.lock().insert(key.clone());
+                Next::After(RECHECK_AFTER)
+            }
         };
-        Ok(match served {
-            _ if is_put_off => Next::After(CROWDED_PAUSE),
-            true => Next::Done,
-            false => Next::After(RECHECK_AFTER),
+        Ok(match is_put_off {
+            true => Next::After(STATUS_PAUSE),
+            false => next,
         })
     }
 
