@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::Service;
 use kube::Api;
 
-use super::Figure;
+use super::{Figure, program};
 use crate::scenario::{Scenario, config_of, create, service, wait_assigned};
 use crate::testbed::SiteOptions;
 
@@ -25,6 +25,7 @@ pub async fn run() -> Result<Vec<Figure>> {
     scenario
         .add_pool(POOL, "10.60.0.0/16", "10.60.0.1", "10.60.15.254")
         .await?;
+    program::forget().await?;
     let mut first = 0.0;
     let mut last = 0.0;
     for (at, name) in NAMES.iter().enumerate() {

@@ -65,8 +65,8 @@ impl Subject {
         })
     }
 
-    /// So many at once, each time after as many of `foreign`. `clear` is told how many have addresses, and
-    /// removes either.
+    /// So many at once, each time after as many of `foreign`. `clear` takes how many of them have
+    /// addresses, and removes all.
     pub async fn bursts(
         &self,
         foreign: &Self,
