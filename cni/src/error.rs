@@ -6,14 +6,24 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
     IncompatibleVersion = 1,
+    UnsupportedField = 2,
+    UnknownContainer = 3,
     InvalidEnvironment = 4,
     IoFailure = 5,
     DecodingFailure = 6,
     InvalidConfig = 7,
+    /// The network namespace is not one of a container. As libcni's skeleton has it.
+    InvalidNamespace = 8,
     /// What is in the way goes by itself; the runtime asks again.
     TryAgain = 11,
     /// `STATUS`: the plugin is not available, `ADD` is not possible.
     NotAvailable = 50,
+    /// `STATUS`: as [`Self::NotAvailable`], and running containers may be limited.
+    LimitedConnectivity = 51,
+    /// fipd's own: an interface, address or route is not as `ADD` made it.
+    NotAsMade = 100,
+    /// fipd's own: somebody else uses the address.
+    AddressConflict = 101,
 }
 
 /// A refusal in the spec's form.

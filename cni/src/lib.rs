@@ -1,13 +1,24 @@
-//! The CNI side of fipd: the spec's wire types, and those between the plugin and the daemon.
+//! The CNI side of fipd: the spec's wire types, those between the plugin and the daemon, and the plugin's work.
+//!
+//! ```text
+//!  environment, standard input --> plugin --ask--> daemon: an address, the host's interfaces
+//!                                    |  <-- attachment
+//!                                    +--> link/: the container's interface, addresses, routes
+//! ```
 //!
 //! Source of names and numbers: CNI specification 1.1.0, sections 2 to 5.
-//! This crate decides nothing: the plugin hands every verb but `VERSION` to the daemon, which answers in the spec's form.
+//! This crate decides nothing: which address a container has, the daemon says.
 #![forbid(unsafe_code)]
 
+pub mod attachment;
+mod config;
+mod environment;
 mod error;
 mod verb;
 mod wire;
 
+pub use config::{FlatNetworkConf, IpamConf, LinkConf, NetConf, ValidAttachment, parse_mac};
+pub use environment::{Environment, named_args};
 pub use error::{CniError, Code};
-pub use verb::{NetConf, SUPPORTED, Verb, VersionInfo, version};
-pub use wire::{Ask, MAX_MESSAGE, Reply, SOCKET, ask};
+pub use verb::{NEWEST, SUPPORTED, Verb, VersionInfo, version};
+pub use wire::{Answer, Ask, MAX_MESSAGE, Reply, SOCKET, Step, ask};

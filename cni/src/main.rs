@@ -9,7 +9,9 @@ use std::{
     time::Duration,
 };
 
-use fipd_cni::{Ask, CniError, Code, MAX_MESSAGE, NetConf, Reply, SOCKET, Verb, ask, version};
+use fipd_cni::{
+    Ask, CniError, Code, Environment, MAX_MESSAGE, NetConf, Reply, SOCKET, Step, Verb, ask, version,
+};
 use serde_json::value::RawValue;
 
 /// How long a restart of the daemon may take until the runtime is told to come back.
@@ -49,7 +51,8 @@ fn run() -> Result<String, CniError> {
     if command == Verb::Version {
         return version(&stdin);
     }
-    let conf = NetConf::parse(&stdin)?;
+    let environment = Environment::read(command, variable)?;
+    let conf = NetConf::parse(&stdin, command)?;
     let config = RawValue::from_string(stdin).map_err(|error| {
         CniError::new(
             &conf.cni_version,
@@ -60,10 +63,11 @@ fn run() -> Result<String, CniError> {
     })?;
     let question = Ask {
         command,
-        container_id: variable("CNI_CONTAINERID"),
-        netns: variable("CNI_NETNS"),
-        ifname: variable("CNI_IFNAME"),
-        args: variable("CNI_ARGS"),
+        step: Step::Begin,
+        container_id: environment.container_id,
+        netns: environment.netns,
+        ifname: environment.ifname,
+        args: environment.args,
         config,
     };
     let socket = conf.socket.as_deref().unwrap_or(Path::new(SOCKET));
@@ -73,8 +77,9 @@ fn run() -> Result<String, CniError> {
             (PATIENCE, Code::TryAgain)
         }
     };
-    match ask(socket, &question, patience) {
+    match ask(socket, &question, patience).map(|answer| answer.reply) {
         Ok(Reply::Output(text)) => Ok(text),
+        Ok(Reply::Attachment(_)) => Ok(String::new()),
         Ok(Reply::Error(error)) => Err(error),
         Err(error) => Err(CniError::new(
             &conf.cni_version,

@@ -1,18 +1,18 @@
-//! `CNI_COMMAND` and what can be said to it without a daemon.
+//! `CNI_COMMAND`, and the answer to `VERSION`, which no daemon is needed for.
 
-use std::path::PathBuf;
+use std::fmt;
 
 use serde::{Deserialize, Serialize, de::IntoDeserializer as _};
 
 use crate::{CniError, Code};
 
-/// The released versions of the specification that fipd answers in.
+/// The released versions of the specification that fipd answers in, oldest first.
 pub const SUPPORTED: [&str; 5] = ["0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"];
 /// Versions are answered in this form when the asker's is unknown.
-const NEWEST: &str = "1.1.0";
+pub const NEWEST: &str = "1.1.0";
 
 /// What the runtime asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Verb {
     Add,
@@ -21,18 +21,6 @@ pub enum Verb {
     Gc,
     Status,
     Version,
-}
-
-/// The part of the network configuration that every verb needs.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct NetConf {
-    /// One of [`SUPPORTED`].
-    pub cni_version: String,
-    #[serde(default)]
-    pub name: String,
-    /// Where the daemon listens, if not where it usually does.
-    pub socket: Option<PathBuf>,
 }
 
 impl Verb {
@@ -49,26 +37,27 @@ impl Verb {
             )
         })
     }
+
+    /// The version of the specification that it came with, or the oldest that is supported.
+    pub fn since(self) -> &'static str {
+        match self {
+            Self::Add | Self::Del | Self::Version => "0.3.0",
+            Self::Check => "0.4.0",
+            Self::Gc | Self::Status => "1.1.0",
+        }
+    }
 }
 
-impl NetConf {
-    /// Reads the configuration of a verb other than `VERSION`.
-    ///
-    /// # Errors
-    /// No JSON object with `cniVersion`, or a version that is not spoken.
-    pub fn parse(text: &str) -> Result<Self, CniError> {
-        let conf = read(text)?;
-        let version = conf.cni_version.as_str();
-        if SUPPORTED.contains(&version) {
-            return Ok(conf);
-        }
-        let details = format!("{version:?}; supported: {}", SUPPORTED.join(", "));
-        Err(CniError::new(
-            NEWEST,
-            Code::IncompatibleVersion,
-            "cniVersion is not supported",
-            details,
-        ))
+impl fmt::Display for Verb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Add => "ADD",
+            Self::Del => "DEL",
+            Self::Check => "CHECK",
+            Self::Gc => "GC",
+            Self::Status => "STATUS",
+            Self::Version => "VERSION",
+        })
     }
 }
 
@@ -80,35 +69,24 @@ pub struct VersionInfo {
     pub supported_versions: Vec<String>,
 }
 
-/// The answer to `VERSION`, which no daemon is needed for.
+/// The part of the configuration that `VERSION` reads.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Asked {
+    cni_version: String,
+}
+
+/// The answer to `VERSION`, in the form asked for. Standard input may be anything: row 75 of the contract.
 pub fn version(stdin: &str) -> Result<String, CniError> {
-    if stdin.trim().is_empty() {
-        return print(NEWEST);
-    }
-    let asked = read(stdin)?.cni_version;
-    let known = SUPPORTED.contains(&asked.as_str());
-    print(if known { &asked } else { NEWEST })
-}
-
-fn read(text: &str) -> Result<NetConf, CniError> {
-    serde_json::from_str(text).map_err(|error| {
-        CniError::new(
-            NEWEST,
-            Code::DecodingFailure,
-            "network configuration on standard input is no JSON object with cniVersion",
-            error.to_string(),
-        )
-    })
-}
-
-fn print(version: &str) -> Result<String, CniError> {
+    let asked: Option<Asked> = serde_json::from_str(stdin).ok();
+    let known = asked.filter(|asked| SUPPORTED.contains(&&*asked.cni_version));
     let info = VersionInfo {
-        cni_version: version.to_owned(),
+        cni_version: known.map_or_else(|| NEWEST.to_owned(), |asked| asked.cni_version),
         supported_versions: SUPPORTED.map(str::to_owned).to_vec(),
     };
     serde_json::to_string(&info).map_err(|error| {
         CniError::new(
-            version,
+            NEWEST,
             Code::IoFailure,
             "cannot write the answer",
             error.to_string(),
@@ -120,32 +98,35 @@ fn print(version: &str) -> Result<String, CniError> {
 mod tests {
     use super::*;
 
-    const CONF: &str = r#"{"cniVersion":"1.0.0","name":"flat","type":"fipd-cni"}"#;
-
     #[test]
-    fn version_answers_in_the_form_asked_for() {
-        let info: VersionInfo = serde_json::from_str(&version(CONF).unwrap()).unwrap();
-        assert_eq!(info.cni_version, "1.0.0");
-        assert!(info.supported_versions.contains(&"1.1.0".to_owned()));
-        let bare: VersionInfo = serde_json::from_str(&version("").unwrap()).unwrap();
-        assert_eq!(bare.cni_version, NEWEST);
+    fn row_75_version_answers_in_the_form_asked_for_and_takes_anything() {
+        let conf = r#"{"cniVersion":"1.0.0","name":"flat","type":"fipd-cni"}"#;
+        let answer =
+            |stdin| -> VersionInfo { serde_json::from_str(&version(stdin).unwrap()).unwrap() };
+        assert_eq!(answer(conf).cni_version, "1.0.0");
+        for stdin in ["", "{", "[]", r#"{"cniVersion":"9.9.9"}"#] {
+            let bare = answer(stdin);
+            assert_eq!(bare.cni_version, NEWEST, "{stdin}");
+            assert_eq!(bare.supported_versions, SUPPORTED);
+        }
     }
 
     #[test]
-    fn nonsense_is_refused_by_code() {
-        assert_eq!(
-            Verb::parse("PUT").unwrap_err().code,
-            Code::InvalidEnvironment as u32
-        );
-        for text in ["", "[]", "{", r#"{"cniVersion":1}"#] {
-            assert_eq!(
-                NetConf::parse(text).unwrap_err().code,
-                Code::DecodingFailure as u32,
-                "{text}"
-            );
+    fn row_76_an_unknown_command_is_refused_by_code() {
+        for text in ["", "add", "PUT"] {
+            let error = Verb::parse(text).unwrap_err();
+            assert_eq!(error.code, Code::InvalidEnvironment as u32);
+            assert!(error.msg.contains("CNI_COMMAND"));
         }
-        let old = NetConf::parse(r#"{"cniVersion":"0.1.0"}"#).unwrap_err();
-        assert_eq!(old.code, Code::IncompatibleVersion as u32);
-        assert_eq!(NetConf::parse(CONF).unwrap().name, "flat");
+        for verb in [
+            Verb::Add,
+            Verb::Del,
+            Verb::Check,
+            Verb::Gc,
+            Verb::Status,
+            Verb::Version,
+        ] {
+            assert_eq!(Verb::parse(&verb.to_string()).unwrap(), verb);
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! What the plugin and the daemon say to each other over `/run/fipd/cni.sock`.
 //!
 //! One question a connection: the plugin writes an [`Ask`] as JSON and shuts its side down; the daemon answers with one
-//! [`Reply`] as JSON and closes. Asking again is free, so whoever lost the answer asks again.
+//! [`Answer`] as JSON and closes. Asking again is free, so whoever lost the answer asks again.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -16,7 +16,10 @@ use std::{
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::{CniError, Verb};
+use crate::{
+    CniError, Verb,
+    attachment::{Attachment, Made, ProbeResult},
+};
 
 /// Where the daemon listens, for uid 0 only.
 pub const SOCKET: &str = "/run/fipd/cni.sock";
@@ -31,6 +34,9 @@ const AGAIN: Duration = Duration::from_millis(100);
 pub struct Ask {
     /// `CNI_COMMAND`.
     pub command: Verb,
+    /// How far the plugin is.
+    #[serde(default)]
+    pub step: Step,
     /// The parameters of the specification's section 2, as the runtime gave them.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub container_id: String,
@@ -44,12 +50,37 @@ pub struct Ask {
     pub config: Box<RawValue>,
 }
 
-/// What the daemon says to it.
+/// `ADD` asks more than once; every other verb once.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Step {
+    /// Answered by [`Reply::Attachment`].
+    #[default]
+    Begin,
+    /// The addresses of the attachment have been probed; answered by [`Reply::Attachment`], with others where somebody else uses them.
+    Probed(Vec<ProbeResult>),
+    /// The interface is there; answered by an empty [`Reply::Output`].
+    Made(Made),
+}
+
+/// What the daemon answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Answer {
+    pub reply: Reply,
+    /// The spool's entries up to this number are done, and may be deleted.
+    #[serde(default)]
+    pub replayed: u64,
+}
+
+/// What the daemon says to a question.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Reply {
-    /// For standard output; empty where the specification wants none.
+    /// It is done; the text is for standard output and mostly empty.
     Output(String),
+    /// What to make. Nothing of it is there yet but the parent.
+    Attachment(Box<Attachment>),
     Error(CniError),
 }
 
@@ -58,7 +89,7 @@ pub enum Reply {
 ///
 /// # Errors
 /// When nobody listens, or no answer came within `deadline`.
-pub fn ask(socket: &Path, ask: &Ask, deadline: Duration) -> io::Result<Reply> {
+pub fn ask(socket: &Path, ask: &Ask, deadline: Duration) -> io::Result<Answer> {
     let text = serde_json::to_vec(ask)?;
     let socket = socket.to_owned();
     let (tell, told) = mpsc::channel();
@@ -86,7 +117,7 @@ fn lost(error: &io::Error) -> bool {
     matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
 }
 
-fn exchange(socket: &Path, text: &[u8]) -> io::Result<Reply> {
+fn exchange(socket: &Path, text: &[u8]) -> io::Result<Answer> {
     let mut stream = UnixStream::connect(socket)?;
     stream.write_all(text)?;
     stream.shutdown(Shutdown::Write)?;
@@ -107,6 +138,7 @@ mod tests {
     fn add() -> Ask {
         Ask {
             command: Verb::Add,
+            step: Step::Begin,
             container_id: "c1".into(),
             netns: String::new(),
             ifname: "eth0".into(),
@@ -115,9 +147,16 @@ mod tests {
         }
     }
 
+    fn done() -> Answer {
+        Answer {
+            reply: Reply::Output("done".into()),
+            replayed: 3,
+        }
+    }
+
     fn answer(stream: UnixStream) -> Ask {
         let asked = serde_json::from_reader(&stream).unwrap();
-        serde_json::to_writer(&stream, &Reply::Output("done".into())).unwrap();
+        serde_json::to_writer(&stream, &done()).unwrap();
         asked
     }
 
@@ -131,7 +170,7 @@ mod tests {
             answer(listener.accept().unwrap().0)
         });
         let reply = ask(&path, &add(), Duration::from_secs(60)).unwrap();
-        assert_eq!(reply, Reply::Output("done".into()));
+        assert_eq!(reply, done());
         let asked = daemon.join().unwrap();
         assert_eq!((asked.command, asked.ifname.as_str()), (Verb::Add, "eth0"));
     }

@@ -1,0 +1,438 @@
+//! The network configuration on standard input: what the specification says of it, and fipd's own keys.
+
+use std::{net::IpAddr, path::PathBuf};
+
+use ipnet::IpNet;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::{
+    CniError, Code,
+    attachment::{ArpPolicy, ContainerRoute},
+    verb::{NEWEST, SUPPORTED, Verb},
+};
+
+/// The longest name of a network, in bytes.
+const LONGEST_NAME: usize = 253;
+
+/// A network configuration. What is not named here is ignored, as the specification wants it.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NetConf {
+    /// Missing: `0.1.0`, says the specification, which is not supported.
+    pub cni_version: String,
+    pub name: String,
+    /// `fipd-cni` or `rancher-flat-network-cni`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Where the daemon listens, if not where it usually does.
+    pub socket: Option<PathBuf>,
+    /// Which interface, and on which of the host. Where Kubernetes says it, its subnet does and these must be missing.
+    #[serde(flatten)]
+    pub link: LinkConf,
+    pub ipam: IpamConf,
+    /// As rancher-flat-network's operator writes it.
+    pub flat_network: Option<FlatNetworkConf>,
+    pub runtime_config: RuntimeConfig,
+    pub args: Args,
+    /// The result of the plugin before this one, or of `ADD`.
+    pub prev_result: Option<Value>,
+    #[serde(rename = "cni.dev/valid-attachments")]
+    pub valid_attachments: Option<Vec<ValidAttachment>>,
+    /// As libcni also says it.
+    #[serde(rename = "cni.dev/attachments")]
+    pub attachments: Option<Vec<ValidAttachment>>,
+    pub dns: Value,
+    /// Have `ADD` check on the wire that nobody else uses the addresses.
+    pub probe: bool,
+}
+
+/// Which interface a network without Kubernetes has.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct LinkConf {
+    /// `macvlan` (also when empty) or `ipvlan`.
+    pub flat_mode: String,
+    /// Interface of the host.
+    pub master: String,
+    /// As in a FlatNetworkSubnet.
+    pub mode: String,
+    pub ipvlan_flag: String,
+    /// 0: none.
+    pub vlan: u16,
+    /// Bytes; 0: the parent's.
+    pub mtu: u32,
+    pub mac: String,
+}
+
+/// Where addresses come from.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct IpamConf {
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Pools of the address book; each gives an address. None: Kubernetes says which.
+    pub pools: Vec<String>,
+    pub routes: Vec<ContainerRoute>,
+}
+
+/// Contract of rancher-flat-network, c.1.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct FlatNetworkConf {
+    /// Bytes; 0: the parent's.
+    pub mtu: u32,
+    /// CIDRs, separated by commas.
+    #[serde(rename = "clusterCIDR")]
+    pub cluster_cidr: String,
+    #[serde(rename = "serviceCIDR")]
+    pub service_cidr: String,
+    #[serde(rename = "arpPolicy")]
+    pub arp_policy: String,
+    #[serde(rename = "proxyARP")]
+    pub proxy_arp: bool,
+}
+
+/// What the runtime says for one container, where the configuration allows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RuntimeConfig {
+    /// Addresses, with or without the length of their network.
+    pub ips: Vec<String>,
+    pub mac: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Args {
+    pub cni: CniArgsConf,
+}
+
+/// `args.cni` of the conventions.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct CniArgsConf {
+    pub ips: Vec<String>,
+}
+
+/// An attachment that `GC` keeps.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+pub struct ValidAttachment {
+    #[serde(rename = "containerID")]
+    pub container_id: String,
+    pub ifname: String,
+}
+
+impl NetConf {
+    /// Reads the configuration of a verb other than `VERSION`, and refuses what makes no sense for it.
+    ///
+    /// # Errors
+    /// No JSON object (code 6), a version that is not spoken or has no such verb (1), a field with a value that is not allowed (7).
+    pub fn parse(text: &str, verb: Verb) -> Result<Self, CniError> {
+        let conf: Self = serde_json::from_str(text).map_err(|error| {
+            CniError::new(
+                NEWEST,
+                Code::DecodingFailure,
+                "network configuration on standard input is not what it should be",
+                error.to_string(),
+            )
+        })?;
+        conf.check_version(verb)?;
+        conf.check().map_err(|(field, details)| {
+            CniError::new(
+                &conf.cni_version,
+                Code::InvalidConfig,
+                &format!("{field} of the network configuration is wrong"),
+                details,
+            )
+        })?;
+        Ok(conf)
+    }
+
+    /// Whether addresses come from pools of the address book, not from Kubernetes.
+    pub fn is_standalone(&self) -> bool {
+        !self.ipam.pools.is_empty()
+    }
+
+    /// What `GC` keeps; `None`: the runtime does not say.
+    pub fn valid(&self) -> Option<&[ValidAttachment]> {
+        self.valid_attachments
+            .as_deref()
+            .or(self.attachments.as_deref())
+    }
+
+    fn check_version(&self, verb: Verb) -> Result<(), CniError> {
+        let asked = match &*self.cni_version {
+            "" => "0.1.0",
+            asked => asked,
+        };
+        let at = SUPPORTED.iter().position(|one| *one == asked);
+        let since = SUPPORTED.iter().position(|one| *one == verb.since());
+        if at.is_some() && at >= since {
+            return Ok(());
+        }
+        let details = match at {
+            None => format!("{asked:?}; supported: {}", SUPPORTED.join(", ")),
+            Some(_) => format!("{asked:?}; {verb} needs {} or later", verb.since()),
+        };
+        Err(CniError::new(
+            if at.is_some() { asked } else { NEWEST },
+            Code::IncompatibleVersion,
+            "cniVersion is not supported",
+            details,
+        ))
+    }
+
+    /// The field that is wrong, and why.
+    fn check(&self) -> Result<(), (&'static str, String)> {
+        if !is_name(&self.name) || self.name.len() > LONGEST_NAME {
+            let allowed =
+                "1 to 253 letters, digits, '_', '.' and '-', beginning with a letter or digit";
+            return Err(("name", format!("{:?}; allowed: {allowed}", self.name)));
+        }
+        if self.link.vlan > 4094 {
+            return Err(("vlan", format!("{}; allowed: 0 to 4094", self.link.vlan)));
+        }
+        if self.is_standalone() && self.link.master.is_empty() {
+            let needed = "missing; name the interface of the host that containers share";
+            return Err(("master", needed.to_owned()));
+        }
+        if !self.link.master.is_empty() && !is_interface(&self.link.master) {
+            return Err((
+                "master",
+                format!("{:?} is no name of an interface", self.link.master),
+            ));
+        }
+        for mac in [&self.link.mac, &self.runtime_config.mac] {
+            if !mac.is_empty() && parse_mac(mac).is_none() {
+                return Err((
+                    "mac",
+                    format!("{mac:?}; allowed: six bytes like 02:00:00:00:00:01, not of a group"),
+                ));
+            }
+        }
+        for ip in self.runtime_config.ips.iter().chain(&self.args.cni.ips) {
+            if address(ip).is_none() {
+                return Err(("ips", format!("{ip:?} is no address")));
+            }
+        }
+        self.flat_network
+            .as_ref()
+            .map_or(Ok(()), FlatNetworkConf::check)
+    }
+
+    /// Addresses that the runtime asks for: those of `runtimeConfig`, else of `args`, else of `CNI_ARGS`.
+    pub fn wanted<'a>(&'a self, in_args: Option<&'a str>) -> Vec<IpAddr> {
+        let said = [&self.runtime_config.ips, &self.args.cni.ips];
+        let said = said.into_iter().find(|ips| !ips.is_empty());
+        match said {
+            Some(ips) => ips.iter().filter_map(|ip| address(ip)).collect(),
+            None => in_args
+                .into_iter()
+                .flat_map(|ips| ips.split(','))
+                .filter_map(address)
+                .collect(),
+        }
+    }
+}
+
+impl FlatNetworkConf {
+    fn check(&self) -> Result<(), (&'static str, String)> {
+        let lists = [
+            ("flatNetwork.clusterCIDR", &self.cluster_cidr),
+            ("flatNetwork.serviceCIDR", &self.service_cidr),
+        ];
+        for (field, list) in lists {
+            if let Some(wrong) = members(list).find(|one| one.parse::<IpNet>().is_err()) {
+                return Err((
+                    field,
+                    format!("{wrong:?} is no CIDR; allowed: CIDRs, separated by commas"),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Networks of pods.
+    pub fn cluster_cidrs(&self) -> impl Iterator<Item = IpNet> {
+        members(&self.cluster_cidr).filter_map(|one| one.parse().ok())
+    }
+
+    /// Networks of Services.
+    pub fn service_cidrs(&self) -> impl Iterator<Item = IpNet> {
+        members(&self.service_cidr).filter_map(|one| one.parse().ok())
+    }
+
+    /// What is not known counts as the default, as in the original.
+    pub fn policy(&self) -> ArpPolicy {
+        match &*self.arp_policy {
+            "arping" => ArpPolicy::Arping,
+            _ => ArpPolicy::ArpNotify,
+        }
+    }
+}
+
+fn members(list: &str) -> impl Iterator<Item = &str> {
+    list.split(',').map(str::trim).filter(|one| !one.is_empty())
+}
+
+/// An address with or without the length of its network.
+fn address(text: &str) -> Option<IpAddr> {
+    let text = text.trim();
+    let parsed = text.parse::<IpAddr>().ok();
+    parsed.or_else(|| Some(text.parse::<IpNet>().ok()?.addr()))
+}
+
+/// Six bytes of one station's MAC.
+pub fn parse_mac(text: &str) -> Option<[u8; 6]> {
+    let mut bytes = [0; 6];
+    let mut parts = text.split(':');
+    for byte in &mut bytes {
+        let hex = |part: &&str| part.len() == 2 && part.bytes().all(|one| one.is_ascii_hexdigit());
+        let part = parts.next().filter(hex)?;
+        *byte = u8::from_str_radix(part, 16).ok()?;
+    }
+    let is_group = bytes[0] & 1 == 1;
+    (parts.next().is_none() && !is_group && bytes != [0; 6]).then_some(bytes)
+}
+
+/// Names of networks and containers: `^[a-zA-Z0-9][a-zA-Z0-9_.\-]*$`.
+pub(crate) fn is_name(text: &str) -> bool {
+    text.starts_with(|first: char| first.is_ascii_alphanumeric())
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte))
+}
+
+/// As the kernel's `dev_valid_name`.
+pub(crate) fn is_interface(text: &str) -> bool {
+    let wrong = |one: char| one == '/' || one == ':' || one.is_whitespace() || one.is_control();
+    (1..=15).contains(&text.len()) && text != "." && text != ".." && !text.contains(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<NetConf, CniError> {
+        NetConf::parse(text, Verb::Add)
+    }
+
+    fn code(text: &str, verb: Verb) -> u32 {
+        NetConf::parse(text, verb).unwrap_err().code
+    }
+
+    #[test]
+    fn rows_71_72_and_74_versions_and_names_are_refused_by_code() {
+        assert_eq!(
+            code(r#"{"name":"a"}"#, Verb::Add),
+            1,
+            "a missing version is 0.1.0"
+        );
+        assert_eq!(code(r#"{"name":"a","cniVersion":"0.1.0"}"#, Verb::Add), 1);
+        assert_eq!(code(r#"{"cniVersion":"1.0.0"}"#, Verb::Add), 7);
+        assert_eq!(code(r#"{"cniVersion":"1.0.0","name":"a b"}"#, Verb::Del), 7);
+        for verb in [Verb::Gc, Verb::Status] {
+            assert_eq!(code(r#"{"name":"a","cniVersion":"1.0.0"}"#, verb), 1);
+            assert!(NetConf::parse(r#"{"name":"a","cniVersion":"1.1.0"}"#, verb).is_ok());
+        }
+        assert_eq!(code(r#"{"name":"a","cniVersion":"0.3.1"}"#, Verb::Check), 1);
+        for text in ["", "[]", "{", r#"{"cniVersion":1}"#, "null"] {
+            assert_eq!(code(text, Verb::Add), 6, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_field_is_named_with_its_value() {
+        let cases = [
+            (r#""vlan":4095"#, "vlan", "4095"),
+            (r#""ipam":{"pools":["a"]}"#, "master", "missing"),
+            (r#""master":"a/b""#, "master", "a/b"),
+            (r#""mac":"02:00""#, "mac", "02:00"),
+            (
+                r#""runtimeConfig":{"mac":"01:00:5e:00:00:01"}"#,
+                "mac",
+                "group",
+            ),
+            (
+                r#""runtimeConfig":{"ips":["10.0.0.256"]}"#,
+                "ips",
+                "10.0.0.256",
+            ),
+            (
+                r#""flatNetwork":{"clusterCIDR":"10.42.0.0/16,x"}"#,
+                "flatNetwork.clusterCIDR",
+                "\"x\"",
+            ),
+        ];
+        for (part, field, value) in cases {
+            let text = format!(r#"{{"cniVersion":"1.1.0","name":"a",{part}}}"#);
+            let error = parse(&text).unwrap_err();
+            assert_eq!(error.code, 7, "{text}");
+            assert!(error.msg.starts_with(field), "{error}");
+            assert!(error.details.contains(value), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_configuration_of_the_originals_operator_is_read_as_it_is() {
+        let text = r#"{"cniVersion":"1.0.0","type":"rancher-flat-network-cni","name":"rancher-flat-network","dns":{},
+            "ipam":{"type":"static-ipam"},"flatNetwork":{"mtu":1500,"clusterCIDR":"10.42.0.0/16, fd00::/48",
+            "serviceCIDR":"10.43.0.0/16","arpPolicy":"arping","proxyARP":true}}"#;
+        let conf = parse(text).unwrap();
+        let flat = conf.flat_network.clone().unwrap();
+        assert_eq!(
+            (flat.mtu, flat.policy(), flat.proxy_arp),
+            (1500, ArpPolicy::Arping, true)
+        );
+        assert_eq!(flat.cluster_cidrs().count(), 2);
+        assert_eq!(flat.service_cidrs().count(), 1);
+        assert!(!conf.is_standalone());
+    }
+
+    #[test]
+    fn what_the_runtime_asks_for_has_an_order() {
+        let mut conf = NetConf::default();
+        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+        assert_eq!(
+            conf.wanted(Some("10.0.0.1/24,fd00::1")),
+            [ip("10.0.0.1"), ip("fd00::1")]
+        );
+        conf.args.cni.ips = vec!["10.0.0.2".into()];
+        assert_eq!(conf.wanted(Some("10.0.0.1")), [ip("10.0.0.2")]);
+        conf.runtime_config.ips = vec!["10.0.0.3/24".into()];
+        assert_eq!(conf.wanted(None), [ip("10.0.0.3")]);
+    }
+
+    #[test]
+    fn gc_takes_both_spellings_and_an_empty_list_is_a_list() {
+        let of = |key: &str, list: &str| {
+            let text = format!(r#"{{"cniVersion":"1.1.0","name":"a","{key}":{list}}}"#);
+            NetConf::parse(&text, Verb::Gc)
+                .unwrap()
+                .valid()
+                .map(<[_]>::len)
+        };
+        let one = r#"[{"containerID":"c","ifname":"eth0"}]"#;
+        assert_eq!(of("cni.dev/valid-attachments", one), Some(1));
+        assert_eq!(of("cni.dev/attachments", one), Some(1));
+        assert_eq!(of("cni.dev/valid-attachments", "[]"), Some(0));
+        assert_eq!(of("other", "[]"), None);
+    }
+
+    #[test]
+    fn macs_are_of_one_station() {
+        assert_eq!(parse_mac("02:00:00:00:00:0a"), Some([2, 0, 0, 0, 0, 10]));
+        for wrong in [
+            "",
+            "02:00:00:00:00",
+            "02:00:00:00:00:00:00",
+            "2:0:0:0:0:1",
+            "01:00:00:00:00:01",
+            "00:00:00:00:00:00",
+            "+2:00:00:00:00:01",
+        ] {
+            assert_eq!(parse_mac(wrong), None, "{wrong}");
+        }
+    }
+}
