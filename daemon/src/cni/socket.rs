@@ -1,11 +1,8 @@
 //! The socket that CNI plugins ask, for uid 0 only.
-//!
-//! No pod network is served by this version: `STATUS` says so, `ADD` and `CHECK` are refused in the specification's form, and
-//! `DEL` and `GC` have nothing to undo. The plugin enters namespaces, never the daemon.
 
 use std::{io, sync::Arc, time::Duration};
 
-use fipd_cni::{Ask, CniError, Code, MAX_MESSAGE, NetConf, Reply, Verb};
+use fipd_cni::{Answer, CniError, Code, MAX_MESSAGE, NEWEST, Reply};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::UnixStream,
@@ -14,21 +11,24 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+use super::service::CniService;
 use crate::sockets::{self, Listening};
 
 /// Mode of the socket's file where the daemon makes it.
 pub const MODE: u32 = 0o600;
 /// Calls at once; more wait in the socket's queue.
 const AT_ONCE: usize = 64;
-/// How long a plugin may take to send its question and to take the answer.
+/// How long a plugin may take to send its question, and to take the answer.
 const DEADLINE: Duration = Duration::from_secs(10);
+/// How long an answer may take: less than the plugin waits.
+const WORK: Duration = Duration::from_secs(50);
 /// How long calls that were taken have to end when the daemon stops.
 const DRAIN: Duration = Duration::from_secs(2);
 /// Before the next call is taken when the system has no more descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves until `stop`. What was not taken by then stays in the queue where the socket outlives the daemon.
-pub async fn serve(socket: Listening, uid: u32, stop: CancellationToken) {
+pub async fn serve(socket: Listening, uid: u32, service: Arc<CniService>, stop: CancellationToken) {
     let (listener, file) = socket.into_parts();
     let places = Arc::new(Semaphore::new(AT_ONCE));
     let mut calls = JoinSet::new();
@@ -43,9 +43,10 @@ pub async fn serve(socket: Listening, uid: u32, stop: CancellationToken) {
             Some(_) = calls.join_next() => {}
             (place, accepted) = taken => match accepted {
                 Ok((stream, _)) => {
+                    let service = Arc::clone(&service);
                     calls.spawn(async move {
                         let _place = place;
-                        if let Err(error) = call(stream, uid).await {
+                        if let Err(error) = call(stream, uid, &service).await {
                             tracing::warn!(%error, "a call at the CNI socket was not answered");
                         }
                     });
@@ -64,111 +65,37 @@ pub async fn serve(socket: Listening, uid: u32, stop: CancellationToken) {
     sockets::remove(file).await;
 }
 
-async fn call(mut stream: UnixStream, uid: u32) -> io::Result<()> {
+async fn call(mut stream: UnixStream, uid: u32, service: &CniService) -> io::Result<()> {
     let peer = stream.peer_cred()?.uid();
-    let exchange = async {
-        let mut text = Vec::new();
-        (&mut stream)
-            .take(MAX_MESSAGE)
-            .read_to_end(&mut text)
-            .await?;
-        let reply = if peer == uid {
-            reply(&text)
-        } else {
-            refused(&format!("only uid {uid} may ask here, not {peer}"))
-        };
-        stream.write_all(&serde_json::to_vec(&reply)?).await
+    let text = in_time(read(&mut stream)).await?;
+    let answer = match peer == uid {
+        true => tokio::time::timeout(WORK, service.answer(&text))
+            .await
+            .unwrap_or_else(|_| refused(Code::TryAgain, "it takes too long; ask again")),
+        false => refused(
+            Code::DecodingFailure,
+            &format!("only uid {uid} may ask here, not {peer}"),
+        ),
     };
-    tokio::time::timeout(DEADLINE, exchange)
-        .await
-        .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+    let text = serde_json::to_vec(&answer)?;
+    in_time(stream.write_all(&text)).await
 }
 
-fn refused(why: &str) -> Reply {
-    Reply::Error(CniError::new(
-        "1.1.0",
-        Code::DecodingFailure,
-        "fipd does not take the call",
-        why,
-    ))
+async fn read(stream: &mut UnixStream) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    stream.take(MAX_MESSAGE).read_to_end(&mut text).await?;
+    Ok(text)
 }
 
-/// The answer to what a plugin sent.
-pub fn reply(text: &[u8]) -> Reply {
-    match serde_json::from_slice(text) {
-        Ok(ask) => answer(&ask).map_or_else(Reply::Error, Reply::Output),
-        Err(error) => refused(&error.to_string()),
-    }
+async fn in_time<T>(work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    let done = tokio::time::timeout(DEADLINE, work).await;
+    done.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
-fn answer(ask: &Ask) -> Result<String, CniError> {
-    if ask.command == Verb::Version {
-        return fipd_cni::version(ask.config.get());
-    }
-    let conf = NetConf::parse(ask.config.get())?;
-    tracing::debug!(command = ?ask.command, network = conf.name, container = ask.container_id, "a CNI plugin asks");
-    match ask.command {
-        Verb::Del | Verb::Gc | Verb::Version => Ok(String::new()),
-        Verb::Add | Verb::Check | Verb::Status => Err(CniError::new(
-            &conf.cni_version,
-            Code::NotAvailable,
-            "fipd serves no pod network on this host",
-            format!(
-                "network {:?}: this version of fipd has no pod networks; use another CNI plugin",
-                conf.name
-            ),
-        )),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn asked(command: &str) -> Reply {
-        let conf = r#"{"cniVersion":"1.0.0","name":"flat","type":"fipd-cni"}"#;
-        reply(format!(r#"{{"command":"{command}","containerId":"c","config":{conf}}}"#).as_bytes())
-    }
-
-    #[test]
-    fn adding_is_refused_and_deleting_has_nothing_to_undo() {
-        for verb in ["ADD", "CHECK", "STATUS"] {
-            let Reply::Error(error) = asked(verb) else {
-                panic!("{verb} is served")
-            };
-            assert_eq!((error.code, error.cni_version.as_str()), (50, "1.0.0"));
-        }
-        for verb in ["DEL", "GC"] {
-            assert_eq!(asked(verb), Reply::Output(String::new()));
-        }
-    }
-
-    #[test]
-    fn nonsense_is_refused() {
-        for text in ["", "{}", r#"{"command":"PUT","config":{}}"#, "\u{0}"] {
-            assert!(matches!(reply(text.as_bytes()), Reply::Error(_)), "{text}");
-        }
-    }
-
-    #[tokio::test]
-    async fn only_one_user_may_ask() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("cni.sock");
-        let own = nix::unistd::geteuid().as_raw();
-        for (uid, expected) in [(own, "no pod network"), (own + 1, "does not take the call")] {
-            let socket = Listening::open(None, &path, MODE).unwrap();
-            let stop = CancellationToken::new();
-            let serving = tokio::spawn(serve(socket, uid, stop.clone()));
-            let mut stream = UnixStream::connect(&path).await.unwrap();
-            let text = br#"{"command":"STATUS","config":{"cniVersion":"1.1.0"}}"#;
-            stream.write_all(text).await.unwrap();
-            stream.shutdown().await.unwrap();
-            let mut answer = String::new();
-            stream.read_to_string(&mut answer).await.unwrap();
-            assert!(answer.contains(expected), "{uid}: {answer}");
-            stop.cancel();
-            serving.await.unwrap();
-            assert!(!path.exists());
-        }
+fn refused(code: Code, why: &str) -> Answer {
+    let error = CniError::new(NEWEST, code, "fipd does not take the call", why);
+    Answer {
+        reply: Reply::Error(error),
+        replayed: 0,
     }
 }
