@@ -41,13 +41,15 @@ pub struct Body {
 }
 
 /// All of them. Each has a folder of its name in `daemon/tests/fixtures/fuzz`, and a file in `tests/fuzz/fuzz_targets`.
-pub const BODIES: [Body; 23] = [
+pub const BODIES: [Body; 25] = [
     body("admission", admission),
     body("certificate", certificate),
     body("claims", claims),
     body("cluster_api", cluster_api::fuzz::objects),
     body("cluster_api_hooks", cluster_api::fuzz::hooks),
     body("cni", cni),
+    body("cni_environment", cni_environment),
+    body("cni_spool", cni_spool),
     body("config", config_text),
     body("csv", |bytes| rows(bytes, true)),
     body("cursor", cursor),
@@ -245,12 +247,57 @@ pub fn verdicts(systems: &[&dyn System], bytes: &[u8]) -> Vec<Verdict> {
     verdicts
 }
 
+const VERBS: [fipd_cni::Verb; 5] = [
+    fipd_cni::Verb::Add,
+    fipd_cni::Verb::Del,
+    fipd_cni::Verb::Check,
+    fipd_cni::Verb::Gc,
+    fipd_cni::Verb::Status,
+];
+
+/// What a runtime has on standard input: a configuration, and in it the result of `ADD`.
 fn cni(bytes: &[u8]) {
-    // What the plugin was given, and what the daemon is asked.
-    let _ = fipd_cni::NetConf::parse(&String::from_utf8_lossy(bytes));
-    match crate::cni::reply(bytes) {
-        fipd_cni::Reply::Output(text) => assert!(text.is_empty() || text.contains("cniVersion")),
-        fipd_cni::Reply::Error(error) => assert!(error.code > 0 && !error.msg.is_empty()),
+    let text = String::from_utf8_lossy(bytes);
+    for verb in VERBS {
+        match fipd_cni::NetConf::parse(&text, verb) {
+            Err(error) => assert!(error.code > 0 && !error.msg.is_empty()),
+            Ok(conf) => {
+                let _ = (conf.valid(), conf.wanted(Some(&text)));
+                if let Some(Ok(result)) = conf
+                    .prev_result
+                    .as_ref()
+                    .map(fipd_cni::result::AddResult::read)
+                {
+                    let _ = result.write(&conf.cni_version);
+                }
+            }
+        }
+    }
+}
+
+/// `CNI_CONTAINERID`, `CNI_NETNS`, `CNI_IFNAME` and `CNI_ARGS`, a line each.
+fn cni_environment(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let lines: Vec<&str> = text.lines().collect();
+    let names = ["CNI_CONTAINERID", "CNI_NETNS", "CNI_IFNAME", "CNI_ARGS"];
+    for verb in VERBS {
+        let read = fipd_cni::Environment::read(verb, |name| {
+            let at = names.iter().position(|one| *one == name);
+            let line = at.and_then(|at| lines.get(at));
+            line.map(ToString::to_string).unwrap_or_default()
+        });
+        if let Err(error) = read {
+            assert!(error.code == 4 && !error.details.is_empty());
+        }
+    }
+}
+
+/// An entry of the spool, which is a question of a plugin.
+fn cni_spool(bytes: &[u8]) {
+    if let Ok(ask) = serde_json::from_slice::<fipd_cni::Ask>(bytes) {
+        let _ = fipd_cni::NetConf::parse(ask.config.get(), ask.command);
+        let again = serde_json::to_vec(&ask).unwrap();
+        assert!(serde_json::from_slice::<fipd_cni::Ask>(&again).is_ok());
     }
 }
 

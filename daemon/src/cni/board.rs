@@ -24,8 +24,8 @@ pub struct CniHealth {
     /// Deletions that were done out of the spool.
     pub replayed: u64,
     /// Questions that were answered, and those that were refused.
-    pub done: u64,
-    pub failed: u64,
+    pub answered: u64,
+    pub refused: u64,
     pub last_error: Option<CniFailure>,
     pub last_gc: Option<Timestamp>,
 }
@@ -66,7 +66,7 @@ impl CniBoard {
     pub fn note(&self, verb: Verb, reply: &Reply, took: Duration) {
         let mut health = self.0.lock();
         if let Reply::Error(error) = reply {
-            health.failed += 1;
+            health.refused += 1;
             health.last_error = Some(CniFailure {
                 at: clock::now(),
                 verb,
@@ -75,7 +75,7 @@ impl CniBoard {
             });
             return cni::refused(verb, error.code);
         }
-        health.done += 1;
+        health.answered += 1;
         if verb == Verb::Gc {
             health.last_gc = Some(clock::now());
         }

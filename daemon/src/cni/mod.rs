@@ -28,8 +28,8 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use tokio_util::sync::CancellationToken;
 
-pub use board::CniBoard;
-pub use service::SPOOL;
+pub use board::{CniBoard, CniHealth};
+pub use fipd_cni::spool::SPOOL;
 pub use socket::MODE;
 
 use crate::{ipam::Ipam, sockets::Listening};
@@ -65,7 +65,9 @@ pub async fn serve(
     options: CniOptions,
     stop: CancellationToken,
 ) -> Result<(), HostError> {
+    let board = options.board.clone();
     let service = Arc::new(start(options).await?);
+    board.serves();
     let sweeping = Arc::clone(&service);
     let sweep = async move {
         loop {

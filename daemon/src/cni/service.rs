@@ -19,8 +19,6 @@ use super::{
     standalone::ContainerLeases,
 };
 
-/// Where the plugin leaves the deletions that nobody took.
-pub const SPOOL: &str = "/var/lib/fipd-cni/spool";
 /// The most addresses of an attachment that a probe finds taken before the call fails.
 const PROBES: usize = 8;
 
@@ -32,7 +30,7 @@ pub struct CniService {
     /// One change of the host's interfaces and routes at a time.
     host: Arc<Mutex<HostState>>,
     spool: PathBuf,
-    board: CniBoard,
+    pub(super) board: CniBoard,
 }
 
 impl CniService {
@@ -118,22 +116,31 @@ impl CniService {
         }
     }
 
-    /// Says what the plugin is to make, once the host has what that needs.
+    /// Says what the plugin is to make, once the host has what that needs. A call that fails leaves nothing that was not there.
     async fn begin(&self, call: &Call<'_>) -> Result<Reply, CallRefusal> {
-        let (attachment, record) = match call.conf.is_standalone() {
+        let known = self.host.lock().await.record(&call.key).is_some()
+            || self
+                .leases
+                .as_ref()
+                .is_some_and(|leases| leases.holds(&call.key));
+        let begun = self.attachment(call).await;
+        if begun.is_err() && !known {
+            self.warn_about("a failed ADD", &call.key, self.delete(&call.key).await);
+        }
+        begun.map(|attachment| Reply::Attachment(Box::new(attachment)))
+    }
+
+    async fn attachment(&self, call: &Call<'_>) -> Result<Attachment, CallRefusal> {
+        let (mut attachment, record) = match call.conf.is_standalone() {
             true => self.of_pools(call).await?,
             false => self.of_pod(call).await?,
         };
-        let Some(record) = record else {
-            return Ok(Reply::Attachment(Box::new(attachment)));
-        };
-        let key = call.key.clone();
-        let parent = self.on_host(move |host| host.acquire(key, record)).await?;
-        let mut attachment = attachment;
-        if let Some(parent) = parent {
-            attachment.link.parent = parent;
+        if let Some(record) = record {
+            let key = call.key.clone();
+            let parent = self.on_host(move |host| host.acquire(key, record)).await?;
+            attachment.link.parent = parent.unwrap_or(attachment.link.parent);
         }
-        Ok(Reply::Attachment(Box::new(attachment)))
+        Ok(attachment)
     }
 
     async fn of_pools(
@@ -364,7 +371,7 @@ impl CniService {
     fn warn_about(&self, whose: &str, key: &AttachmentKey, done: Result<(), CallRefusal>) {
         let (network, container) = (&key.network, &key.container_id);
         match done {
-            Ok(()) => tracing::info!(network, container, "what {whose} had is free"),
+            Ok(()) => tracing::debug!(network, container, "what {whose} had is free"),
             Err(refusal) => {
                 let error = refusal.why;
                 tracing::warn!(

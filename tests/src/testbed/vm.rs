@@ -19,6 +19,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::UnixStream;
 
 use super::directory::TestDirectory;
+use super::fipd::fipd_binary;
 use super::image::{collect, run};
 use crate::process::{Process, tail};
 use crate::toolchain::debian;
@@ -80,12 +81,14 @@ pub struct Vm {
 }
 
 impl Vm {
-    /// Boots one with fipd in it, these modules of its kernel, and these files, each with its path inside.
+    /// Boots one with fipd and its CNI plugin in it, these modules of its kernel, and these files, each with its path inside.
     pub async fn boot(modules: &[&str], files: &[(&str, &str)]) -> Result<Self> {
         tokio::task::spawn_blocking(|| debian::ensure(PACKAGES)).await??;
         let kernel = tokio::task::spawn_blocking(Kernel::cloud).await??;
         let directory = TestDirectory::new()?;
-        let root = collect(directory.path(), &PROGRAMS.map(Path::new)).await?;
+        let plugin = fipd_binary().await?.with_file_name("fipd-cni");
+        let programs: Vec<&Path> = PROGRAMS.iter().map(Path::new).chain([&*plugin]).collect();
+        let root = collect(directory.path(), &programs).await?;
         furnish(&root, &kernel, modules, files)?;
         let memory = directory.path().join("root.cpio");
         let mut pack = Command::new("sh");

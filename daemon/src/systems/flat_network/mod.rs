@@ -41,7 +41,10 @@ use crate::{
     admission::{Asks, Judge},
     adopt::Takeover,
     clusters::{ClusterSession, adoption},
-    cni::pods::{self, PodSites},
+    cni::{
+        CniBoard,
+        pods::{self, PodSites},
+    },
     config::{SystemConfig, operation::SystemOperation},
     connected::Connected,
     controller::{
@@ -154,7 +157,13 @@ impl RunningSystem for RunningFlatNetwork {
     }
 
     fn rows(&self, list: &'static SystemOperation) -> BTreeMap<String, Value> {
-        operations::rows(&self.sites, list)
+        let health = self.means.shared.get::<CniBoard>().health();
+        let node = self
+            .means
+            .host
+            .as_ref()
+            .map_or("this host", |host| &*host.node);
+        operations::rows(&self.sites, (node, &health), list)
     }
 
     fn register_own_metrics(&self, registry: &mut Registry) {

@@ -11,6 +11,7 @@ use super::{
     pod::{PodController, observe::PodView},
 };
 use crate::{
+    cni::CniHealth,
     config::operation::{Column, ColumnLink, Does, Operations, Served, SystemOperation},
     connected::Connected,
     controller::{
@@ -72,17 +73,45 @@ pub(super) static OPERATIONS: Operations = Operations {
             },
             served: Served::BySystem,
         },
+        SystemOperation {
+            name: NODE,
+            about: "How the CNI plugin of this host fares, and what it keeps here",
+            path: "/api/v1/flat-network/node",
+            variable: "",
+            does: Does::List {
+                field: NODE,
+                kind: "CniNode",
+                columns: &[
+                    Column::new("NODE", "name"),
+                    Column::new("SERVES", "serves"),
+                    Column::new("VERSION", "version"),
+                    Column::new("ATTACHMENTS", "attachments"),
+                    Column::new("KEPT", "kept"),
+                    Column::new("ANSWERED", "answered"),
+                    Column::new("REFUSED", "refused"),
+                    Column::new("LAST GC", "last_gc"),
+                    Column::new("LAST ERROR", "last_error"),
+                    Column::new("MESSAGE", "message"),
+                ],
+            },
+            served: Served::BySystem,
+        },
     ],
 };
 
 const SUBNETS: &str = "subnets";
 const PODS: &str = "pods";
+const NODE: &str = "node";
 
-/// The rows of a list, of all clusters that are served now.
+/// The rows of a list: of all clusters that are served now, or of this host.
 pub(super) fn rows(
     sites: &Connected<PodController>,
+    (node, cni): (&str, &CniHealth),
     list: &SystemOperation,
 ) -> BTreeMap<String, Value> {
+    if list.name == NODE {
+        return BTreeMap::from([(node.to_owned(), of_node(node, cni))]);
+    }
     let mut rows = BTreeMap::new();
     for (cluster, pods) in sites.all() {
         let found = match list.name {
@@ -95,6 +124,17 @@ pub(super) fn rows(
         }
     }
     rows
+}
+
+fn of_node(name: &str, cni: &CniHealth) -> Value {
+    let failure = cni.last_error.as_ref();
+    json!({
+        "name": name, "serves": cni.serves, "version": env!("CARGO_PKG_VERSION"),
+        "attachments": cni.attachments, "kept": cni.kept, "answered": cni.answered, "refused": cni.refused,
+        "last_gc": cni.last_gc.map(|at| at.to_string()),
+        "last_error": failure.map(|one| format!("{} {} at {}", one.verb, one.code, one.at)),
+        "message": failure.map(|one| one.message.clone()),
+    })
 }
 
 fn subnets(pods: &PodController) -> Vec<(Key, Value)> {

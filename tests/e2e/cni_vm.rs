@@ -1,0 +1,213 @@
+//! VLANs and ipvlan, which the running kernel may not have: fipd and its CNI plugin in a virtual machine whose kernel has them.
+
+#![expect(clippy::unwrap_used, reason = "in a test a panic is the verdict")]
+
+use std::time::Duration;
+
+use fipd_tests::testbed::Vm;
+use serde_json::{Value, json};
+
+/// Instructions of the machine are translated, and other tests run beside.
+const DEADLINE: Duration = Duration::from_secs(120);
+const MODULES: [&str; 8] = [
+    "llc", "stp", "garp", "mrp", "8021q", "dummy", "macvlan", "ipvlan",
+];
+const SOCKET: &str = "/run/fipd/fipd.sock";
+const FIPD: &str = "fipd serve --data-dir /var/lib/fipd --socket /run/fipd/fipd.sock --cni-socket /run/fipd/cni.sock \
+                    --listen 127.0.0.1:8443 >/dev/console 2>&1 & echo $! >/run/fipd.pid";
+/// 15 bytes: with a VLAN it is longer than the kernel takes.
+const LONG: &str = "a-long-master-0";
+
+struct Machine(Vm);
+
+/// A network on VLAN `vlan` of `master`.
+fn network(name: &str, more: &Value) -> String {
+    let mut conf = json!({ "cniVersion": "1.1.0", "name": name, "type": "fipd-cni", "master": "dummy0",
+        "ipam": { "type": "fipd", "pools": ["lan"] } });
+    for (key, value) in more.as_object().into_iter().flatten() {
+        conf[key] = value.clone();
+    }
+    conf.to_string()
+}
+
+impl Machine {
+    async fn boot() -> Self {
+        let networks = [
+            ("vlan", json!({ "vlan": 10 })),
+            ("foreign", json!({ "vlan": 20 })),
+            ("long", json!({ "master": LONG, "vlan": 30 })),
+            ("ipvlan", json!({ "flatMode": "ipvlan" })),
+            (
+                "routed",
+                json!({ "flatMode": "ipvlan", "mode": "l3", "ipvlanFlag": "private" }),
+            ),
+        ];
+        let files = networks.map(|(name, more)| (format!("/etc/cni/{name}"), network(name, &more)));
+        let files: Vec<(&str, &str)> = files
+            .iter()
+            .map(|(path, text)| (&**path, &**text))
+            .collect();
+        let mut machine = Self(Vm::boot(&MODULES, &files).await.unwrap());
+        for (master, kind) in [("dummy0", "dummy"), (LONG, "dummy")] {
+            machine
+                .run(&format!(
+                    "ip link show {master} >/dev/null 2>&1 || ip link add {master} type {kind}"
+                ))
+                .await;
+            machine.run(&format!("ip link set {master} up")).await;
+        }
+        machine.run(FIPD).await;
+        machine
+            .until(
+                "fipd answers",
+                &format!("fipd --socket {SOCKET} pool list || true"),
+                |said| !said.contains("cannot"),
+            )
+            .await;
+        machine
+            .run(&format!(
+                "fipd --socket {SOCKET} pool create lan --cidr 10.0.0.0/24"
+            ))
+            .await;
+        machine
+    }
+
+    async fn run(&mut self, command: &str) -> String {
+        self.0.run(command).await.unwrap()
+    }
+
+    /// Until the machine says what `test` wants.
+    async fn until(&mut self, what: &str, command: &str, test: impl Fn(&str) -> bool) {
+        let start = std::time::Instant::now();
+        loop {
+            let seen = self.run(command).await;
+            if test(&seen) {
+                return;
+            }
+            assert!(
+                start.elapsed() < DEADLINE,
+                "{what}: not so within {DEADLINE:?}; last seen: {seen}\nthe console's end:\n{}",
+                self.0.console()
+            );
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    async fn call(&mut self, verb: &str, network: &str, container: &str, stdin: &str) -> String {
+        self.run(&format!(
+            "CNI_COMMAND={verb} CNI_CONTAINERID={container} CNI_NETNS=/run/netns/{container} CNI_IFNAME=eth1 \
+             CNI_PATH=/bin fipd-cni <{stdin} # {network}"
+        ))
+        .await
+    }
+
+    /// Has a new container join the network; its address, without the length.
+    async fn add(&mut self, network: &str, container: &str) -> String {
+        self.run(&format!("ip netns add {container}")).await;
+        let said = self
+            .call("ADD", network, container, &format!("/etc/cni/{network}"))
+            .await;
+        let result: Value = serde_json::from_str(&said).unwrap();
+        let address = result["ips"][0]["address"].as_str().unwrap();
+        address.trim_end_matches("/24").to_owned()
+    }
+
+    async fn delete(&mut self, network: &str, container: &str) {
+        self.call("DEL", network, container, &format!("/etc/cni/{network}"))
+            .await;
+    }
+
+    /// Names of the host's VLANs.
+    async fn vlans(&mut self) -> Vec<String> {
+        let shown = self.run("ip -o link show type vlan").await;
+        let name = |line: &str| line.split([' ', '@']).nth(1).unwrap().to_owned();
+        shown
+            .lines()
+            .filter(|line| !line.is_empty())
+            .map(name)
+            .collect()
+    }
+
+    async fn ping(&mut self, from: &str, to: &str) {
+        self.run(&format!("ip netns exec {from} ping -c 1 -w 20 {to}"))
+            .await;
+    }
+
+    /// As the kernel has the container's interface, with what is special of its kind.
+    async fn interface(&mut self, container: &str) -> String {
+        self.run(&format!("ip netns exec {container} ip -d link show eth1"))
+            .await
+    }
+}
+
+/// One test, since the machine takes most of the time.
+#[tokio::test(flavor = "multi_thread")]
+async fn defect_18_vlans_go_with_their_last_user_and_ipvlan_is_as_it_is_asked_for() {
+    let mut machine = Machine::boot().await;
+
+    // Two containers share a VLAN, which goes with the second.
+    machine.add("vlan", "a").await;
+    let second = machine.add("vlan", "b").await;
+    assert_eq!(machine.vlans().await, ["dummy0.10"]);
+    machine.ping("a", &second).await;
+    machine.delete("vlan", "a").await;
+    assert_eq!(machine.vlans().await, ["dummy0.10"]);
+    machine.delete("vlan", "b").await;
+    assert_eq!(machine.vlans().await, [""; 0]);
+
+    // What somebody else made is used, whatever it is called, and stays.
+    machine
+        .run("ip link add link dummy0 name other type vlan id 20")
+        .await;
+    machine.add("foreign", "c").await;
+    assert_eq!(machine.vlans().await, ["other"]);
+    machine.delete("foreign", "c").await;
+    assert_eq!(machine.vlans().await, ["other"]);
+
+    // A name that would be too long for the kernel is a short one.
+    machine.add("long", "d").await;
+    let vlans = machine.vlans().await;
+    let short = vlans.iter().find(|name| name.starts_with("fipd-")).unwrap();
+    let shown = machine.run(&format!("ip -d link show {short}")).await;
+    assert!(
+        shown.contains("id 30") && shown.contains("alias fipd-cni"),
+        "{shown}"
+    );
+    machine.delete("long", "d").await;
+    assert_eq!(machine.vlans().await, ["other"]);
+
+    // ipvlan, on layer 2 and routed.
+    machine.add("ipvlan", "e").await;
+    let other = machine.add("ipvlan", "f").await;
+    assert!(
+        machine
+            .interface("e")
+            .await
+            .contains("ipvlan  mode l2 bridge")
+    );
+    machine.ping("e", &other).await;
+    for container in ["e", "f"] {
+        machine.delete("ipvlan", container).await;
+    }
+    machine.add("routed", "g").await;
+    assert!(
+        machine
+            .interface("g")
+            .await
+            .contains("ipvlan  mode l3 private")
+    );
+    machine.delete("routed", "g").await;
+
+    // The daemon dies, and the container meanwhile, too.
+    machine.add("vlan", "h").await;
+    machine.run("kill -9 $(cat /run/fipd.pid)").await;
+    machine.run("ip netns delete h").await;
+    machine.run(FIPD).await;
+    let gone = "ip -o link show type vlan";
+    machine
+        .until("the VLAN of the dead container is gone", gone, |shown| {
+            !shown.contains("dummy0.10")
+        })
+        .await;
+    assert_eq!(machine.vlans().await, ["other"]);
+}
