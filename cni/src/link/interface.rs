@@ -6,11 +6,8 @@ use std::{
 };
 
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
-use netlink_packet_route::{
-    RouteNetlinkMessage,
-    link::{LinkAttribute, LinkFlags, LinkMessage},
-};
-use nix::libc::{EEXIST, ENODEV};
+use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
+use nix::libc::{EEXIST, ENODEV, RTM_DELLINK, RTM_GETLINK, RTM_NEWLINK, RTM_SETLINK};
 
 use super::{
     KindOfLink, Netlink,
@@ -58,10 +55,8 @@ impl Netlink {
     /// When the kernel does not answer.
     pub fn find(&mut self, name: &str) -> io::Result<Option<Link>> {
         let attributes = vec![LinkAttribute::IfName(name.to_owned())];
-        let asked = message(0, attributes);
-        match self.get(RouteNetlinkMessage::GetLink(asked)) {
-            Ok(RouteNetlinkMessage::NewLink(found)) => Ok(Some(read(found))),
-            Ok(_) => Err(io::ErrorKind::InvalidData.into()),
+        match self.get(RTM_GETLINK, &message(0, attributes)) {
+            Ok(found) => Ok(Some(read(found))),
             Err(error) if error.raw_os_error() == Some(ENODEV) => Ok(None),
             Err(error) => Err(error),
         }
@@ -72,13 +67,8 @@ impl Netlink {
     /// # Errors
     /// When the kernel does not answer.
     pub fn list(&mut self) -> io::Result<Vec<Link>> {
-        let asked = RouteNetlinkMessage::GetLink(message(0, Vec::new()));
-        let found = self.dump(&asked)?.into_iter();
-        let links = found.filter_map(|one| match one {
-            RouteNetlinkMessage::NewLink(link) => Some(read(link)),
-            _ => None,
-        });
-        Ok(links.collect())
+        let found = self.dump(RTM_GETLINK, &message(0, Vec::new()))?;
+        Ok(found.into_iter().map(read).collect())
     }
 
     /// Creates a macvlan or ipvlan in `namespace`, under its name from the start.
@@ -91,7 +81,7 @@ impl Netlink {
         namespace: BorrowedFd<'_>,
         link: &MemberLink<'_>,
     ) -> io::Result<()> {
-        self.create(member(namespace, link))
+        self.create(&member(namespace, link))
     }
 
     /// Creates a VLAN of 802.1Q, up and with its parent's MTU. Returns whether it is new: `false` where the name was taken.
@@ -105,7 +95,7 @@ impl Netlink {
         id: u16,
         alias: &str,
     ) -> io::Result<bool> {
-        match self.create(vlan(name, parent, id)) {
+        match self.create(&vlan(name, parent, id)) {
             Err(error) if error.raw_os_error() == Some(EEXIST) => return Ok(false),
             result => result?,
         }
@@ -122,7 +112,7 @@ impl Netlink {
     /// When the kernel refuses.
     pub fn set_alias(&mut self, index: u32, alias: &str) -> io::Result<()> {
         let alias = vec![LinkAttribute::IfAlias(alias.to_owned())];
-        self.request(RouteNetlinkMessage::SetLink(message(index, alias)), 0)
+        self.request(RTM_SETLINK, &message(index, alias), 0)
     }
 
     /// Returns whether there was such a link.
@@ -130,8 +120,7 @@ impl Netlink {
     /// # Errors
     /// When the kernel refuses.
     pub fn delete(&mut self, index: u32) -> io::Result<bool> {
-        let request = RouteNetlinkMessage::DelLink(message(index, Vec::new()));
-        match self.request(request, 0) {
+        match self.request(RTM_DELLINK, &message(index, Vec::new()), 0) {
             Ok(()) => Ok(true),
             Err(error) if error.raw_os_error() == Some(ENODEV) => Ok(false),
             Err(error) => Err(error),
@@ -156,12 +145,11 @@ impl Netlink {
         if on {
             change.header.flags = flag;
         }
-        self.request(RouteNetlinkMessage::SetLink(change), 0)
+        self.request(RTM_SETLINK, &change, 0)
     }
 
-    fn create(&mut self, link: LinkMessage) -> io::Result<()> {
-        let request = RouteNetlinkMessage::NewLink(link);
-        self.request(request, NLM_F_CREATE | NLM_F_EXCL)
+    fn create(&mut self, link: &LinkMessage) -> io::Result<()> {
+        self.request(RTM_NEWLINK, link, NLM_F_CREATE | NLM_F_EXCL)
     }
 }
 

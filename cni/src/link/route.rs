@@ -8,10 +8,10 @@ use std::{
 use ipnet::IpNet;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::{
-    AddressFamily, RouteNetlinkMessage,
+    AddressFamily,
     route::{RouteAttribute, RouteMessage},
 };
-use nix::libc::{EEXIST, ENOENT, ESRCH};
+use nix::libc::{EEXIST, ENOENT, ESRCH, RTM_DELROUTE, RTM_GETROUTE, RTM_NEWROUTE};
 
 use super::{
     Netlink,
@@ -130,7 +130,7 @@ impl Netlink {
     /// # Errors
     /// When the kernel refuses.
     pub fn add_route(&mut self, route: &Route) -> io::Result<bool> {
-        self.add_message(message(route)?)
+        self.add_message(&message(route)?)
     }
 
     /// Removes a route; `false`: there is none like it.
@@ -138,7 +138,7 @@ impl Netlink {
     /// # Errors
     /// When the kernel refuses.
     pub fn delete_route(&mut self, route: &Route) -> io::Result<bool> {
-        self.delete_message(message(route)?)
+        self.delete_message(&message(route)?)
     }
 
     /// Removes exactly this route, as [`Self::delete_route`].
@@ -146,7 +146,7 @@ impl Netlink {
     /// # Errors
     /// When the kernel refuses.
     pub fn delete_listed(&mut self, route: &ListedRoute) -> io::Result<bool> {
-        self.delete_message(settable(&route.message))
+        self.delete_message(&settable(&route.message))
     }
 
     /// Puts a removed route back; `false`: it is there.
@@ -154,7 +154,7 @@ impl Netlink {
     /// # Errors
     /// When the kernel refuses.
     pub fn restore_route(&mut self, route: &ListedRoute) -> io::Result<bool> {
-        self.add_message(settable(&route.message))
+        self.add_message(&settable(&route.message))
     }
 
     /// Unicast routes of a table.
@@ -165,30 +165,26 @@ impl Netlink {
         let mut asked = RouteMessage::default();
         asked.header.address_family = family.into();
         set_table(&mut asked, table);
-        let found = match self.dump(&RouteNetlinkMessage::GetRoute(asked)) {
+        let found = match self.dump(RTM_GETROUTE, &asked) {
             // There is no such table as long as it has no route.
             Err(error) if error.raw_os_error() == Some(ENOENT) => Vec::new(),
             found => found?,
         };
-        let routes = found.into_iter().filter_map(|one| match one {
-            RouteNetlinkMessage::NewRoute(message) => read(message),
-            _ => None,
-        });
+        let routes = found.into_iter().filter_map(read);
         let in_table = |one: &ListedRoute| one.route.table == table;
         Ok(routes.filter(in_table).collect())
     }
 
-    fn add_message(&mut self, message: RouteMessage) -> io::Result<bool> {
-        let request = RouteNetlinkMessage::NewRoute(message);
-        match self.request(request, NLM_F_CREATE | NLM_F_EXCL) {
+    fn add_message(&mut self, message: &RouteMessage) -> io::Result<bool> {
+        match self.request(RTM_NEWROUTE, message, NLM_F_CREATE | NLM_F_EXCL) {
             Ok(()) => Ok(true),
             Err(error) if error.raw_os_error() == Some(EEXIST) => Ok(false),
             Err(error) => Err(error),
         }
     }
 
-    fn delete_message(&mut self, message: RouteMessage) -> io::Result<bool> {
-        match self.request(RouteNetlinkMessage::DelRoute(message), 0) {
+    fn delete_message(&mut self, message: &RouteMessage) -> io::Result<bool> {
+        match self.request(RTM_DELROUTE, message, 0) {
             Ok(()) => Ok(true),
             Err(error) if error.raw_os_error() == Some(ESRCH) => Ok(false),
             Err(error) => Err(error),
