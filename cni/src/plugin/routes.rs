@@ -159,12 +159,12 @@ impl<'a, 'c> Routes<'a, 'c> {
         Ok(routes.into_iter().filter(is_other).collect())
     }
 
-    /// A route that is there already stays as it is.
+    /// A route to the same destination that is there already stays as it is.
     fn add(&mut self, route: &Route) -> Result<(), CniError> {
         let added = self.container.netlink.add_route(route);
         let doing = format!("add the route to {}", route.dst);
         if !added.map_err(|error| self.container.refused(&doing, &error))? {
-            return Ok(());
+            return self.note_other(route);
         }
         if route.interface != Some(self.container.link.index) {
             self.undo.added.push(route.clone());
@@ -178,6 +178,21 @@ impl<'a, 'c> Routes<'a, 'c> {
             table: Some(route.table).filter(|table| *table != MAIN_TABLE),
             scope: route.scope,
         });
+        Ok(())
+    }
+
+    /// Says so if the route that is there is not the one that was wanted.
+    fn note_other(&mut self, wanted: &Route) -> Result<(), CniError> {
+        let family = Family::of(wanted.dst.addr());
+        let listed = self.container.netlink.routes(family, wanted.table);
+        let listed = listed.map_err(|error| self.container.refused("list routes", &error))?;
+        let of = |route: &Route| (route.dst, route.gw, route.interface);
+        if !listed.iter().any(|one| of(&one.route) == of(wanted)) {
+            note(&format!(
+                "another route to {} is there, and stays",
+                wanted.dst
+            ));
+        }
         Ok(())
     }
 

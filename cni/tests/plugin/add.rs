@@ -209,9 +209,13 @@ fn default_routes_are_replaced_and_pod_networks_stay_behind_the_old_gateway() {
             ..route("10.71.0.0/16", Some("172.16.0.1"))
         },
         route("0.0.0.0/0", Some("10.9.0.1")),
+        route("10.42.0.0/24", None),
     ];
     let _daemon = StandIn::giving(&site.socket(), wanted);
-    let result = site.run("ADD", &site.conf("1.1.0", json!({}))).result();
+    let answer = site.run("ADD", &site.conf("1.1.0", json!({})));
+    assert!(answer.notes.contains("another route to 10.42.0.0/24"));
+    assert!(!answer.notes.contains("0.0.0.0/0"), "{answer:?}");
+    let result = answer.result();
     let expected = [
         "0.0.0.0/0 via 10.9.0.1 dev eth1",
         "10.42.0.0/24 dev eth0",

