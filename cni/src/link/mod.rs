@@ -10,6 +10,7 @@
 mod address;
 mod interface;
 mod kind;
+mod link_message;
 mod netlink;
 mod route;
 mod route_message;
