@@ -4,11 +4,8 @@ use std::{io, net::IpAddr};
 
 use ipnet::IpNet;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
-use netlink_packet_route::{
-    RouteNetlinkMessage,
-    address::{AddressAttribute, AddressFlags, AddressMessage},
-};
-use nix::libc::{EADDRNOTAVAIL, EEXIST};
+use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressMessage};
+use nix::libc::{EADDRNOTAVAIL, EEXIST, RTM_DELADDR, RTM_GETADDR, RTM_NEWADDR};
 
 use super::{Family, Netlink};
 
@@ -42,8 +39,7 @@ impl Netlink {
             let flags = AddressAttribute::Flags(AddressFlags::Nodad);
             message.attributes.push(flags);
         }
-        let request = RouteNetlinkMessage::NewAddress(message);
-        match self.request(request, NLM_F_CREATE | NLM_F_EXCL) {
+        match self.request(RTM_NEWADDR, &message, NLM_F_CREATE | NLM_F_EXCL) {
             Ok(()) => Ok(true),
             Err(error) if error.raw_os_error() == Some(EEXIST) => Ok(false),
             Err(error) => Err(error),
@@ -55,8 +51,7 @@ impl Netlink {
     /// # Errors
     /// When the kernel refuses.
     pub fn remove_address(&mut self, interface: u32, address: IpNet) -> io::Result<bool> {
-        let request = RouteNetlinkMessage::DelAddress(message(interface, address));
-        match self.request(request, 0) {
+        match self.request(RTM_DELADDR, &message(interface, address), 0) {
             Ok(()) => Ok(true),
             Err(error) if error.raw_os_error() == Some(EADDRNOTAVAIL) => Ok(false),
             Err(error) => Err(error),
@@ -68,13 +63,8 @@ impl Netlink {
     /// # Errors
     /// When the kernel does not answer.
     pub fn addresses(&mut self) -> io::Result<Vec<Address>> {
-        let asked = RouteNetlinkMessage::GetAddress(AddressMessage::default());
-        let found = self.dump(&asked)?.into_iter();
-        let addresses = found.filter_map(|one| match one {
-            RouteNetlinkMessage::NewAddress(message) => read(&message),
-            _ => None,
-        });
-        Ok(addresses.collect())
+        let found = self.dump(RTM_GETADDR, &AddressMessage::default())?;
+        Ok(found.iter().filter_map(read).collect())
     }
 }
 

@@ -5,16 +5,17 @@ use std::{
     os::fd::{AsRawFd as _, BorrowedFd},
 };
 
-use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
-use netlink_packet_route::{
-    RouteNetlinkMessage,
-    link::{LinkAttribute, LinkFlags, LinkMessage},
+use netlink_packet_core::{DefaultNla, NLM_F_CREATE, NLM_F_EXCL, Nla as _};
+use nix::libc::{
+    EEXIST, ENODEV, IFF_PROMISC, IFF_UP, IFLA_ADDRESS, IFLA_IFALIAS, IFLA_IFNAME, IFLA_LINK,
+    IFLA_LINK_NETNSID, IFLA_LINKINFO, IFLA_MTU, IFLA_NET_NS_FD, RTM_DELLINK, RTM_GETLINK,
+    RTM_NEWLINK, RTM_SETLINK,
 };
-use nix::libc::{EEXIST, ENODEV};
 
 use super::{
     KindOfLink, Netlink,
     kind::{container_infos, vlan_infos},
+    link_message::{LinkMessage, nest, number, read_number, read_text, text, value},
 };
 use crate::attachment::LinkKind;
 
@@ -57,28 +58,21 @@ impl Netlink {
     /// # Errors
     /// When the kernel does not answer.
     pub fn find(&mut self, name: &str) -> io::Result<Option<Link>> {
-        let attributes = vec![LinkAttribute::IfName(name.to_owned())];
-        let asked = message(0, attributes);
-        match self.get(RouteNetlinkMessage::GetLink(asked)) {
-            Ok(RouteNetlinkMessage::NewLink(found)) => Ok(Some(read(found))),
-            Ok(_) => Err(io::ErrorKind::InvalidData.into()),
+        let attributes = vec![text(IFLA_IFNAME, name)];
+        match self.get(RTM_GETLINK, &message(0, attributes)) {
+            Ok(found) => Ok(Some(read(found))),
             Err(error) if error.raw_os_error() == Some(ENODEV) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// All interfaces, without those that the netlink library cannot read.
+    /// All interfaces.
     ///
     /// # Errors
     /// When the kernel does not answer.
     pub fn list(&mut self) -> io::Result<Vec<Link>> {
-        let asked = RouteNetlinkMessage::GetLink(message(0, Vec::new()));
-        let found = self.dump(&asked)?.into_iter();
-        let links = found.filter_map(|one| match one {
-            RouteNetlinkMessage::NewLink(link) => Some(read(link)),
-            _ => None,
-        });
-        Ok(links.collect())
+        let found = self.dump(RTM_GETLINK, &message(0, Vec::new()))?;
+        Ok(found.into_iter().map(read).collect())
     }
 
     /// Creates a macvlan or ipvlan in `namespace`, under its name from the start.
@@ -91,13 +85,13 @@ impl Netlink {
         namespace: BorrowedFd<'_>,
         link: &MemberLink<'_>,
     ) -> io::Result<()> {
-        self.create(member(namespace, link))
+        self.create(&member(namespace, link))
     }
 
     /// Creates a VLAN of 802.1Q, up and with its parent's MTU. Returns whether it is new: `false` where the name was taken.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// `ENETDOWN` where the parent is down, `EEXIST` never.
     pub fn create_vlan(
         &mut self,
         name: &str,
@@ -105,18 +99,25 @@ impl Netlink {
         id: u16,
         alias: &str,
     ) -> io::Result<bool> {
-        match self.create(vlan(name, parent, id)) {
+        match self.create(&vlan(name, parent, id)) {
             Err(error) if error.raw_os_error() == Some(EEXIST) => return Ok(false),
             result => result?,
         }
-        // Kernels ignore the alias of a link that they create.
-        let attributes = vec![
-            LinkAttribute::IfName(name.to_owned()),
-            LinkAttribute::IfAlias(alias.to_owned()),
-        ];
-        let alias = message(0, attributes);
-        self.request(RouteNetlinkMessage::SetLink(alias), 0)?;
+        let made = self.find(name)?.ok_or(io::ErrorKind::NotFound)?.index;
+        // The kernel takes no alias when it creates a link. Without one nobody knows whose the link is.
+        if let Err(error) = self.set_alias(made, alias) {
+            self.delete(made)?;
+            return Err(error);
+        }
         Ok(true)
+    }
+
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn set_alias(&mut self, index: u32, alias: &str) -> io::Result<()> {
+        // Without the zero that other texts end with.
+        let alias = vec![DefaultNla::new(IFLA_IFALIAS, alias.as_bytes().to_vec())];
+        self.request(RTM_SETLINK, &message(index, alias), 0)
     }
 
     /// Returns whether there was such a link.
@@ -124,8 +125,7 @@ impl Netlink {
     /// # Errors
     /// When the kernel refuses.
     pub fn delete(&mut self, index: u32) -> io::Result<bool> {
-        let request = RouteNetlinkMessage::DelLink(message(index, Vec::new()));
-        match self.request(request, 0) {
+        match self.request(RTM_DELLINK, &message(index, Vec::new()), 0) {
             Ok(()) => Ok(true),
             Err(error) if error.raw_os_error() == Some(ENODEV) => Ok(false),
             Err(error) => Err(error),
@@ -135,85 +135,90 @@ impl Netlink {
     /// # Errors
     /// When the kernel refuses.
     pub fn set_up(&mut self, index: u32, up: bool) -> io::Result<()> {
-        self.set_flag(index, LinkFlags::Up, up)
+        self.set_flag(index, IFF_UP, up)
     }
 
     /// # Errors
     /// When the kernel refuses.
     pub fn set_promiscuous(&mut self, index: u32, promiscuous: bool) -> io::Result<()> {
-        self.set_flag(index, LinkFlags::Promisc, promiscuous)
+        self.set_flag(index, IFF_PROMISC, promiscuous)
     }
 
-    fn set_flag(&mut self, index: u32, flag: LinkFlags, on: bool) -> io::Result<()> {
+    fn set_flag(&mut self, index: u32, flag: i32, on: bool) -> io::Result<()> {
         let mut change = message(index, Vec::new());
-        change.header.change_mask = flag;
-        if on {
-            change.header.flags = flag;
-        }
-        self.request(RouteNetlinkMessage::SetLink(change), 0)
+        set(&mut change, flag, on);
+        self.request(RTM_SETLINK, &change, 0)
     }
 
-    fn create(&mut self, link: LinkMessage) -> io::Result<()> {
-        let request = RouteNetlinkMessage::NewLink(link);
-        self.request(request, NLM_F_CREATE | NLM_F_EXCL)
+    fn create(&mut self, link: &LinkMessage) -> io::Result<()> {
+        self.request(RTM_NEWLINK, link, NLM_F_CREATE | NLM_F_EXCL)
     }
 }
 
-fn message(index: u32, attributes: Vec<LinkAttribute>) -> LinkMessage {
-    let mut message = LinkMessage::default();
-    message.header.index = index;
-    message.attributes = attributes;
-    message
+fn message(index: u32, attributes: Vec<DefaultNla>) -> LinkMessage {
+    LinkMessage {
+        index,
+        attributes,
+        ..LinkMessage::default()
+    }
+}
+
+fn set(message: &mut LinkMessage, flag: i32, on: bool) {
+    message.change = flag.cast_unsigned();
+    message.flags = if on { message.change } else { 0 };
 }
 
 fn member(namespace: BorrowedFd<'_>, link: &MemberLink<'_>) -> LinkMessage {
+    let namespace = namespace.as_raw_fd().cast_unsigned();
     let mut attributes = vec![
-        LinkAttribute::IfName(link.name.to_owned()),
-        LinkAttribute::Link(link.parent),
-        LinkAttribute::NetNsFd(namespace.as_raw_fd()),
-        LinkAttribute::LinkInfo(container_infos(link.kind)),
+        text(IFLA_IFNAME, link.name),
+        number(IFLA_LINK, link.parent),
+        number(IFLA_NET_NS_FD, namespace),
+        nest(IFLA_LINKINFO, &container_infos(link.kind)),
     ];
-    attributes.extend(link.mtu.map(LinkAttribute::Mtu));
+    attributes.extend(link.mtu.map(|mtu| number(IFLA_MTU, mtu)));
     if let LinkKind::Macvlan(_) = link.kind {
-        let mac = link.mac.map(|mac| LinkAttribute::Address(mac.to_vec()));
+        let mac = link
+            .mac
+            .map(|mac| DefaultNla::new(IFLA_ADDRESS, mac.to_vec()));
         attributes.extend(mac);
     }
     let mut message = message(0, attributes);
     if link.up {
-        message.header.flags = LinkFlags::Up;
-        message.header.change_mask = LinkFlags::Up;
+        set(&mut message, IFF_UP, true);
     }
     message
 }
 
 fn vlan(name: &str, parent: u32, id: u16) -> LinkMessage {
     let attributes = vec![
-        LinkAttribute::IfName(name.to_owned()),
-        LinkAttribute::Link(parent),
-        LinkAttribute::LinkInfo(vlan_infos(id)),
+        text(IFLA_IFNAME, name),
+        number(IFLA_LINK, parent),
+        nest(IFLA_LINKINFO, &vlan_infos(id)),
     ];
     let mut message = message(0, attributes);
-    message.header.flags = LinkFlags::Up;
-    message.header.change_mask = LinkFlags::Up;
+    set(&mut message, IFF_UP, true);
     message
 }
 
 fn read(message: LinkMessage) -> Link {
+    let has = |flag: i32| message.flags & flag.cast_unsigned() != 0;
     let mut link = Link {
-        index: message.header.index,
-        up: message.header.flags.contains(LinkFlags::Up),
-        promiscuous: message.header.flags.contains(LinkFlags::Promisc),
+        index: message.index,
+        up: has(IFF_UP),
+        promiscuous: has(IFF_PROMISC),
         ..Link::default()
     };
-    for attribute in message.attributes {
-        match attribute {
-            LinkAttribute::IfName(name) => link.name = name,
-            LinkAttribute::Mtu(mtu) => link.mtu = mtu,
-            LinkAttribute::Address(mac) => link.mac = mac.try_into().ok(),
-            LinkAttribute::IfAlias(alias) => link.alias = Some(alias),
-            LinkAttribute::Link(parent) if parent != 0 => link.parent = Some(parent),
-            LinkAttribute::LinkNetNsId(_) => link.parent_is_elsewhere = true,
-            LinkAttribute::LinkInfo(infos) => link.kind = KindOfLink::read(&infos),
+    for attribute in &message.attributes {
+        let value = value(attribute);
+        match attribute.kind() {
+            IFLA_IFNAME => link.name = read_text(&value),
+            IFLA_MTU => link.mtu = read_number(&value),
+            IFLA_ADDRESS => link.mac = value.try_into().ok(),
+            IFLA_IFALIAS => link.alias = Some(read_text(&value)),
+            IFLA_LINK => link.parent = Some(read_number(&value)).filter(|parent| *parent != 0),
+            IFLA_LINK_NETNSID => link.parent_is_elsewhere = true,
+            IFLA_LINKINFO => link.kind = KindOfLink::read(&value),
             _ => {}
         }
     }
@@ -223,6 +228,8 @@ fn read(message: LinkMessage) -> Link {
 #[cfg(test)]
 mod tests {
     use std::os::fd::AsFd as _;
+
+    use netlink_packet_core::{Emitable as _, Parseable as _};
 
     use super::*;
     use crate::attachment::{IpvlanFlag, IpvlanMode, MacvlanMode};
@@ -240,30 +247,35 @@ mod tests {
         };
         let macvlan = member(file.as_fd(), &link);
         for wanted in [
-            LinkAttribute::IfName("eth1".into()),
-            LinkAttribute::Link(7),
-            LinkAttribute::NetNsFd(file.as_raw_fd()),
-            LinkAttribute::Mtu(1400),
-            LinkAttribute::Address(vec![2, 0, 0, 0, 0, 1]),
+            text(IFLA_IFNAME, "eth1"),
+            number(IFLA_LINK, 7),
+            number(IFLA_NET_NS_FD, file.as_raw_fd().cast_unsigned()),
+            number(IFLA_MTU, 1400),
+            DefaultNla::new(IFLA_ADDRESS, vec![2, 0, 0, 0, 0, 1]),
         ] {
             assert!(macvlan.attributes.contains(&wanted), "{wanted:?}");
         }
-        assert!(macvlan.header.flags.is_empty());
+        assert_eq!(macvlan.change, 0);
         link.kind = LinkKind::Ipvlan(IpvlanMode::L2, IpvlanFlag::Bridge);
         link.up = true;
         let ipvlan = member(file.as_fd(), &link);
-        let address = |one: &LinkAttribute| matches!(one, LinkAttribute::Address(_));
+        let address = |one: &DefaultNla| one.kind() == IFLA_ADDRESS;
         assert!(!ipvlan.attributes.iter().any(address), "has its parent's");
-        assert_eq!(ipvlan.header.flags, LinkFlags::Up);
+        assert_eq!((ipvlan.flags, ipvlan.change), (1, 1));
     }
 
     #[test]
     fn a_vlan_is_up_and_read_as_one() {
         let mut message = vlan("up0.100", 3, 100);
-        message.header.index = 9;
-        message
-            .attributes
-            .push(LinkAttribute::IfAlias("fipd".into()));
+        message.index = 9;
+        message.attributes.push(text(IFLA_IFALIAS, "fipd"));
+        let mut bytes = vec![0; message.buffer_len()];
+        message.emit(&mut bytes);
+        assert_eq!(LinkMessage::parse(&bytes).unwrap(), message);
+        for length in 0..bytes.len() {
+            // Cut anywhere, it is read as far as it goes.
+            let _ = LinkMessage::parse(&bytes[..length]).map(read);
+        }
         let link = read(message);
         assert!(link.up && !link.promiscuous);
         assert_eq!((link.index, link.parent), (9, Some(3)));

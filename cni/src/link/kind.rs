@@ -1,11 +1,39 @@
-//! Kinds of links and what distinguishes links of a kind, in netlink's form.
+//! Kinds of links and what distinguishes links of a kind.
 
-use netlink_packet_route::link::{
-    InfoData, InfoIpVlan, InfoKind, InfoMacVlan, InfoVlan, IpVlanFlags, IpVlanMode, LinkInfo,
-    MacVlanMode, VlanProtocol,
+use netlink_packet_core::{DefaultNla, Nla as _};
+use nix::libc::{IFLA_INFO_DATA, IFLA_INFO_KIND};
+
+use super::link_message::{
+    nest, number, read_number, read_short, read_text, short, split, text, value,
 };
-
 use crate::attachment::{IpvlanFlag, IpvlanMode, LinkKind, MacvlanMode};
+
+const MACVLAN: &str = "macvlan";
+const IPVLAN: &str = "ipvlan";
+const VLAN: &str = "vlan";
+// Attributes in IFLA_INFO_DATA: linux/if_link.h.
+const IFLA_MACVLAN_MODE: u16 = 1;
+const IFLA_IPVLAN_MODE: u16 = 1;
+const IFLA_IPVLAN_FLAGS: u16 = 2;
+const IFLA_VLAN_ID: u16 = 1;
+const IFLA_VLAN_PROTOCOL: u16 = 5;
+
+const MACVLAN_MODES: [(MacvlanMode, u32); 4] = [
+    (MacvlanMode::Private, 1),
+    (MacvlanMode::Vepa, 2),
+    (MacvlanMode::Bridge, 4),
+    (MacvlanMode::Passthru, 8),
+];
+const IPVLAN_MODES: [(IpvlanMode, u16); 3] = [
+    (IpvlanMode::L2, 0),
+    (IpvlanMode::L3, 1),
+    (IpvlanMode::L3s, 2),
+];
+const IPVLAN_FLAGS: [(IpvlanFlag, u16); 3] = [
+    (IpvlanFlag::Bridge, 0),
+    (IpvlanFlag::Private, 1),
+    (IpvlanFlag::Vepa, 2),
+];
 
 /// What kind of link it is, as far as fipd makes such links.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,21 +51,16 @@ pub enum KindOfLink {
 }
 
 impl KindOfLink {
-    /// Reads it; `None`: a link without a kind, such as a network card.
-    pub(super) fn read(infos: &[LinkInfo]) -> Option<Self> {
-        let kind = infos.iter().find_map(|info| match info {
-            LinkInfo::Kind(kind) => Some(kind),
-            _ => None,
-        })?;
-        let data = infos.iter().find_map(|info| match info {
-            LinkInfo::Data(data) => Some(data),
-            _ => None,
-        });
-        Some(match (kind, data) {
-            (InfoKind::MacVlan, Some(InfoData::MacVlan(parts))) => Self::Macvlan(macvlan(parts)),
-            (InfoKind::IpVlan, Some(InfoData::IpVlan(parts))) => Self::Ipvlan(ipvlan(parts)),
-            (InfoKind::Vlan, Some(InfoData::Vlan(parts))) => vlan(parts),
-            (kind, _) => Self::Other(kind.to_string()),
+    /// Reads IFLA_LINKINFO; `None`: a link without a kind, such as a network card.
+    pub(super) fn read(infos: &[u8]) -> Option<Self> {
+        let infos = split(infos);
+        let kind = read_text(&find(&infos, IFLA_INFO_KIND)?);
+        let data = split(&find(&infos, IFLA_INFO_DATA).unwrap_or_default());
+        Some(match &*kind {
+            MACVLAN => Self::Macvlan(macvlan(&data)),
+            IPVLAN => Self::Ipvlan(ipvlan(&data)),
+            VLAN => vlan(&data),
+            _ => Self::Other(kind),
         })
     }
 
@@ -55,107 +78,73 @@ impl KindOfLink {
     }
 }
 
-fn macvlan(parts: &[InfoMacVlan]) -> Option<MacvlanMode> {
-    parts.iter().find_map(|part| match part {
-        InfoMacVlan::Mode(MacVlanMode::Bridge) => Some(MacvlanMode::Bridge),
-        InfoMacVlan::Mode(MacVlanMode::Vepa) => Some(MacvlanMode::Vepa),
-        InfoMacVlan::Mode(MacVlanMode::Private) => Some(MacvlanMode::Private),
-        InfoMacVlan::Mode(MacVlanMode::Passthrough) => Some(MacvlanMode::Passthru),
-        _ => None,
-    })
+fn find(attributes: &[DefaultNla], kind: u16) -> Option<Vec<u8>> {
+    attributes.iter().find(|one| one.kind() == kind).map(value)
 }
 
-fn ipvlan(parts: &[InfoIpVlan]) -> Option<(IpvlanMode, IpvlanFlag)> {
-    let mode = parts.iter().find_map(|part| match part {
-        InfoIpVlan::Mode(IpVlanMode::L2) => Some(IpvlanMode::L2),
-        InfoIpVlan::Mode(IpVlanMode::L3) => Some(IpvlanMode::L3),
-        InfoIpVlan::Mode(IpVlanMode::L3S) => Some(IpvlanMode::L3s),
-        _ => None,
-    })?;
-    let flags = parts.iter().find_map(|part| match part {
-        InfoIpVlan::Flags(flags) => Some(*flags),
-        _ => None,
-    });
-    let flags = flags.unwrap_or_default();
-    let flag = if flags.contains(IpVlanFlags::Private) {
-        IpvlanFlag::Private
-    } else if flags.contains(IpVlanFlags::Vepa) {
-        IpvlanFlag::Vepa
-    } else {
-        IpvlanFlag::Bridge
-    };
-    Some((mode, flag))
+/// The name of a number, or the number of a name.
+fn named<T: Copy, N: Copy + PartialEq>(names: &[(T, N)], number: N) -> Option<T> {
+    let found = names.iter().find(|(_, one)| *one == number);
+    found.map(|(name, _)| *name)
 }
 
-fn vlan(parts: &[InfoVlan]) -> KindOfLink {
-    let id = parts.iter().find_map(|part| match part {
-        InfoVlan::Id(id) => Some(*id),
-        _ => None,
-    });
-    let protocol = parts.iter().find_map(|part| match part {
-        InfoVlan::Protocol(protocol) => Some(u16::from(*protocol)),
-        _ => None,
-    });
+fn numbered<T: Copy + PartialEq, N: Copy + Default>(names: &[(T, N)], name: T) -> N {
+    let found = names.iter().find(|(one, _)| *one == name);
+    found.map(|(_, number)| *number).unwrap_or_default()
+}
+
+fn macvlan(data: &[DefaultNla]) -> Option<MacvlanMode> {
+    let mode = find(data, IFLA_MACVLAN_MODE)?;
+    named(&MACVLAN_MODES, read_number(&mode))
+}
+
+fn ipvlan(data: &[DefaultNla]) -> Option<(IpvlanMode, IpvlanFlag)> {
+    let mode = find(data, IFLA_IPVLAN_MODE)?;
+    // Kernels before 4.15 have no flags.
+    let flag = find(data, IFLA_IPVLAN_FLAGS).map_or(0, |flag| read_short(&flag));
+    let mode = named(&IPVLAN_MODES, read_short(&mode))?;
+    Some((mode, named(&IPVLAN_FLAGS, flag)?))
+}
+
+fn vlan(data: &[DefaultNla]) -> KindOfLink {
+    let id = find(data, IFLA_VLAN_ID).map_or(0, |id| read_short(&id));
+    let protocol = find(data, IFLA_VLAN_PROTOCOL);
     KindOfLink::Vlan {
-        id: id.unwrap_or_default(),
-        protocol: protocol.unwrap_or(VlanProtocol::Ieee8021Q.into()),
+        id,
+        protocol: protocol.map_or(0x8100, |protocol| u16::from_be(read_short(&protocol))),
     }
 }
 
-/// What makes a link of this kind.
-pub(super) fn container_infos(kind: LinkKind) -> Vec<LinkInfo> {
+/// What is in IFLA_LINKINFO to make a link of this kind.
+pub(super) fn container_infos(kind: LinkKind) -> [DefaultNla; 2] {
     match kind {
         LinkKind::Macvlan(mode) => {
-            let mode = match mode {
-                MacvlanMode::Bridge => MacVlanMode::Bridge,
-                MacvlanMode::Vepa => MacVlanMode::Vepa,
-                MacvlanMode::Private => MacVlanMode::Private,
-                MacvlanMode::Passthru => MacVlanMode::Passthrough,
-            };
-            let data = InfoData::MacVlan(vec![InfoMacVlan::Mode(mode)]);
-            vec![LinkInfo::Kind(InfoKind::MacVlan), LinkInfo::Data(data)]
+            let mode = number(IFLA_MACVLAN_MODE, numbered(&MACVLAN_MODES, mode));
+            infos(MACVLAN, &[mode])
         }
         LinkKind::Ipvlan(mode, flag) => {
-            let mode = match mode {
-                IpvlanMode::L2 => IpVlanMode::L2,
-                IpvlanMode::L3 => IpVlanMode::L3,
-                IpvlanMode::L3s => IpVlanMode::L3S,
-            };
-            let flags = match flag {
-                IpvlanFlag::Bridge => IpVlanFlags::empty(),
-                IpvlanFlag::Private => IpVlanFlags::Private,
-                IpvlanFlag::Vepa => IpVlanFlags::Vepa,
-            };
-            let parts = vec![InfoIpVlan::Mode(mode), InfoIpVlan::Flags(flags)];
-            let data = InfoData::IpVlan(parts);
-            vec![LinkInfo::Kind(InfoKind::IpVlan), LinkInfo::Data(data)]
+            let mode = short(IFLA_IPVLAN_MODE, numbered(&IPVLAN_MODES, mode));
+            let flag = short(IFLA_IPVLAN_FLAGS, numbered(&IPVLAN_FLAGS, flag));
+            infos(IPVLAN, &[mode, flag])
         }
     }
 }
 
-/// What makes a VLAN of 802.1Q.
-pub(super) fn vlan_infos(id: u16) -> Vec<LinkInfo> {
-    let data = InfoData::Vlan(vec![InfoVlan::Id(id)]);
-    vec![LinkInfo::Kind(InfoKind::Vlan), LinkInfo::Data(data)]
+/// What is in IFLA_LINKINFO to make a VLAN of 802.1Q.
+pub(super) fn vlan_infos(id: u16) -> [DefaultNla; 2] {
+    infos(VLAN, &[short(IFLA_VLAN_ID, id)])
+}
+
+fn infos(kind: &str, data: &[DefaultNla]) -> [DefaultNla; 2] {
+    [text(IFLA_INFO_KIND, kind), nest(IFLA_INFO_DATA, data)]
 }
 
 #[cfg(test)]
 mod tests {
-    use netlink_packet_route::link::{LinkAttribute, LinkMessage};
-
-    use netlink_packet_core::{Emitable as _, Parseable as _};
-
     use super::*;
 
-    /// The bytes of IFLA_LINKINFO, behind the header of the message and the attribute's.
-    fn bytes(infos: Vec<LinkInfo>) -> Vec<u8> {
-        let mut message = LinkMessage::default();
-        message.attributes = vec![LinkAttribute::LinkInfo(infos)];
-        let mut bytes = vec![0; message.buffer_len()];
-        message.emit(&mut bytes);
-        let read = LinkMessage::parse(&bytes).unwrap();
-        assert_eq!(read, message, "what is written is read");
-        bytes.split_off(16 + 4)
+    fn bytes(infos: [DefaultNla; 2]) -> Vec<u8> {
+        value(&nest(0, &infos))
     }
 
     #[test]
@@ -169,39 +158,32 @@ mod tests {
         let got = bytes(container_infos(LinkKind::Ipvlan(IpvlanMode::L3, IpvlanFlag::Private)));
         assert_eq!(got, expected);
         // IFLA_INFO_KIND "vlan", IFLA_INFO_DATA of IFLA_VLAN_ID.
-        let got = bytes(vlan_infos(100));
-        assert_eq!(got[4..8], *b"vlan");
-        assert_eq!(got[got.len() - 8..], [6, 0, 1, 0, 100, 0, 0, 0]);
+        let expected = [
+            9, 0, 1, 0, b'v', b'l', b'a', b'n', 0, 0, 0, 0,
+            12, 0, 2, 0, 6, 0, 1, 0, 100, 0, 0, 0,
+        ];
+        assert_eq!(bytes(vlan_infos(100)), expected);
     }
 
     #[test]
     fn kinds_are_read_as_they_are_written() {
-        let macvlans = [
-            MacvlanMode::Bridge,
-            MacvlanMode::Vepa,
-            MacvlanMode::Private,
-            MacvlanMode::Passthru,
-        ];
-        let flags = [IpvlanFlag::Bridge, IpvlanFlag::Private, IpvlanFlag::Vepa];
-        let modes = [IpvlanMode::L2, IpvlanMode::L3, IpvlanMode::L3s];
-        let ipvlans = modes
+        let macvlans = MACVLAN_MODES.map(|(mode, _)| LinkKind::Macvlan(mode));
+        let ipvlans = IPVLAN_MODES
             .into_iter()
-            .flat_map(|mode| flags.map(|flag| LinkKind::Ipvlan(mode, flag)));
-        for kind in macvlans.map(LinkKind::Macvlan).into_iter().chain(ipvlans) {
-            let read = KindOfLink::read(&container_infos(kind)).unwrap();
+            .flat_map(|(mode, _)| IPVLAN_FLAGS.map(|(flag, _)| LinkKind::Ipvlan(mode, flag)));
+        for kind in macvlans.into_iter().chain(ipvlans) {
+            let read = KindOfLink::read(&bytes(container_infos(kind))).unwrap();
             assert!(read.is(kind) && read.is_of_containers(), "{kind:?}");
         }
-        let vlan = KindOfLink::read(&vlan_infos(7)).unwrap();
-        assert_eq!(
-            vlan,
-            KindOfLink::Vlan {
-                id: 7,
-                protocol: 0x8100
-            }
-        );
-        let source = InfoData::MacVlan(vec![InfoMacVlan::Mode(MacVlanMode::Source)]);
-        let infos = [LinkInfo::Kind(InfoKind::MacVlan), LinkInfo::Data(source)];
-        assert_eq!(KindOfLink::read(&infos), Some(KindOfLink::Macvlan(None)));
+        let read = |kind: &str, data| KindOfLink::read(&bytes(infos(kind, data)));
+        let vlan = |id, protocol| Some(KindOfLink::Vlan { id, protocol });
+        assert_eq!(KindOfLink::read(&bytes(vlan_infos(7))), vlan(7, 0x8100));
+        let provider = [short(IFLA_VLAN_PROTOCOL, 0x88a8_u16.to_be())];
+        assert_eq!(read(VLAN, &provider), vlan(0, 0x88a8));
+        let source = [number(IFLA_MACVLAN_MODE, 16)];
+        assert_eq!(read(MACVLAN, &source), Some(KindOfLink::Macvlan(None)));
+        assert_eq!(read("veth", &[]), Some(KindOfLink::Other("veth".into())));
         assert_eq!(KindOfLink::read(&[]), None);
+        assert_eq!(KindOfLink::read(&[3, 0, 1, 0]), None, "malformed");
     }
 }

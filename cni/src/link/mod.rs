@@ -10,8 +10,10 @@
 mod address;
 mod interface;
 mod kind;
+mod link_message;
 mod netlink;
 mod route;
+mod route_message;
 
 pub use address::Address;
 pub use interface::{Link, MemberLink};
