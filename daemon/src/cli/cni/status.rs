@@ -195,7 +195,7 @@ impl CniStatus {
                 .into_iter()
                 .collect();
             if one.saved {
-                details.push(format!("{} is there", saved(&one.path)));
+                details.push("another program's is kept beside it".to_owned());
             }
             row("plugin", &one.path, one.state.says(), &details.join(", "));
         }
