@@ -1,6 +1,6 @@
 //! The command line: one file per group of commands.
 //!
-//! Every command but `serve`, `crds`, `migrate`, `restore` and an offline `check` is a client of a running daemon and talks HTTP
+//! Every command but `serve`, `cni`, `crds`, `migrate`, `restore` and an offline `check` is a client of a running daemon and talks HTTP
 //! over its Unix socket; none of them opens the store while a daemon has it.
 
 mod adopt;
@@ -10,6 +10,7 @@ mod check;
 mod client;
 mod clock;
 mod clusters;
+mod cni;
 mod compat;
 mod crds;
 #[cfg(test)]
@@ -145,6 +146,9 @@ enum ClientCommand {
     /// Policy-routing rules of the daemon's host
     #[command(subcommand)]
     Rules(rules::Rules),
+    /// The CNI plugin of this host
+    #[command(subcommand)]
+    Cni(cni::Cni),
     /// Who did what, newest first
     Audit(audit::Audit),
     /// Have the daemon read its configuration, kubeconfigs and certificates again
@@ -325,6 +329,7 @@ impl ClientCommand {
             Self::Adopt(command) => command.run(session).await,
             Self::Migrate(command) => command.run(session).await,
             Self::Rules(command) => command.run(session).await,
+            Self::Cni(command) => command.run(session).await,
             Self::Audit(command) => command.run(session).await,
             Self::Reload(command) => command.run(session).await,
             Self::Webhooks(command) => command.run(session).await,
@@ -445,6 +450,8 @@ mod tests {
             ("fipd migrate flat-network clean --interval soon", "500ms"),
             ("fipd migrate flat-network clean --list-limit 0", "1..=500"),
             ("fipd migrate flat-network backup --v1=maybe", "'maybe'"),
+            ("fipd cni install --pool lan4", "--network"),
+            ("fipd cni status --bin-dir", "--bin-dir"),
             (
                 "fipd adopt claims --cluster east",
                 "possible values: rancher-fip, ip-rule",

@@ -62,7 +62,16 @@ async fn g1_1_2_the_addresses_of_the_original_are_adopted_and_its_leftovers_go_w
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
         "metadata": { "name": "rancher-flat-network-subnets-validating-config" },
     });
-    for object in [&account, &binding, &webhook] {
+    let labels = json!({ "app": "multus" });
+    let pod = json!({
+        "serviceAccountName": "rancher-flat-network-multus",
+        "containers": [{ "name": "multus", "image": "mirror/cni", "command": ["/thin_entrypoint"] }],
+    });
+    let multus = json!({
+        "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": { "name": "multus-ds", "namespace": SUBNETS },
+        "spec": { "selector": { "matchLabels": labels }, "template": { "metadata": { "labels": labels }, "spec": pod } },
+    });
+    for object in [&account, &binding, &webhook, &multus] {
         bed.cluster.0.apply(&object.to_string()).await.unwrap();
     }
     bed.objects
@@ -88,6 +97,8 @@ async fn g1_1_2_the_addresses_of_the_original_are_adopted_and_its_leftovers_go_w
         "ClusterRoleBinding rancher-flat-network-multus",
         "ServiceAccount",
         "that of",
+        "DaemonSet cattle-flat-network/multus-ds",
+        "it goes with the chart",
     ] {
         assert!(report.contains(says), "{says}: {report}");
     }

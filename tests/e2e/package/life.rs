@@ -18,9 +18,12 @@ async fn a_deb_is_installed_upgraded_downgraded_removed_and_purged() {
     let leases = first_days(&host, "dpkg-dist").await;
 
     a_removal_that_fails_is_undone(&host).await;
+    the_plugin_is_copied_and_taken_back(&host).await;
     the_warning_looks_where_the_data_is(&host).await;
+    host.sh("fipd cni install").await;
     let said = host.remove().await;
     assert!(!said.contains("warning"), "no cluster is attached: {said}");
+    assert!(said.contains("/opt/cni/bin/fipd-cni stays"), "{said}");
     gone(&host).await;
     assert!(host.sh(&format!("cat {CONFIG}")).await.contains(CHANGE));
     host.sh(&format!("test -s {STORE}")).await;
@@ -30,6 +33,7 @@ async fn a_deb_is_installed_upgraded_downgraded_removed_and_purged() {
     assert_eq!(host.sh("fipd lease list").await, leases);
     assert!(host.sh(&format!("cat {CONFIG}")).await.contains(CHANGE));
 
+    host.sh("fipd cni uninstall").await;
     attach(&host).await;
     let said = host.sh("dpkg --purge fipd 2>&1").await;
     assert!(
@@ -41,7 +45,7 @@ async fn a_deb_is_installed_upgraded_downgraded_removed_and_purged() {
         "{said}"
     );
     gone(&host).await;
-    host.sh("! test -e /var/lib/fipd && ! test -e /etc/fipd && ! test -e /run/fipd")
+    host.sh("! test -e /var/lib/fipd && ! test -e /var/lib/fipd-cni && ! test -e /etc/fipd && ! test -e /run/fipd")
         .await;
     host.sh("getent passwd fipd").await;
     let left = host
@@ -126,6 +130,29 @@ async fn a_removal_that_fails_is_undone(host: &Host) {
     assert!(status.ends_with("ok installed"), "{status}: {said}");
     host.sh(&format!("mv /tmp/fipd.prerm {script}")).await;
     host.active().await;
+}
+
+/// Beside a plugin of another program, for the runtime of a host without K3s.
+async fn the_plugin_is_copied_and_taken_back(host: &Host) {
+    let other = "/opt/cni/bin/rancher-flat-network-cni";
+    host.sh(&format!(
+        "mkdir -p /opt/cni/bin && printf foreign >{other} && fipd cni install --network pods"
+    ))
+    .await;
+    let status = host.sh("fipd cni status").await;
+    assert_eq!(status.matches("as packaged").count(), 2, "{status}");
+    assert!(status.contains("CNI 0.3.0 to 1.1.0"), "{status}");
+    host.sh("cmp /usr/lib/cni/fipd-cni /opt/cni/bin/fipd-cni && test -s /etc/cni/net.d/10-pods.conflist")
+        .await;
+    let said = host
+        .said("runuser --user carol -- fipd cni uninstall")
+        .await;
+    assert!(said.contains("only root"), "{said}");
+    host.sh("fipd cni uninstall").await;
+    host.sh(&format!(
+        "test $(cat {other}) = foreign && rm {other} && rmdir /opt/cni/bin && ! test -e /etc/cni/net.d/10-pods.conflist"
+    ))
+    .await;
 }
 
 /// Which clusters are attached, where the configuration names another place.
@@ -273,13 +300,15 @@ fn write_schema(host: &Host, version: Option<u32>) -> u32 {
 
 pub async fn owners(host: &Host) {
     let seen = host
-        .sh("stat --format='%A %U %G %n' /etc/fipd /etc/fipd/fipd.toml /var/lib/fipd /var/lib/fipd/fipd.redb /run/fipd /run/fipd/fipd.sock /run/fipd/cni.sock")
+        .sh("stat --format='%A %U %G %n' /etc/fipd /etc/fipd/fipd.toml /var/lib/fipd /var/lib/fipd/fipd.redb /var/lib/fipd-cni /var/lib/fipd-cni/spool /run/fipd /run/fipd/fipd.sock /run/fipd/cni.sock")
         .await;
     let wanted = "\
 drwxr-xr-x root root /etc/fipd
 -rw-r--r-- root root /etc/fipd/fipd.toml
 drwx------ fipd fipd /var/lib/fipd
 -rw------- fipd fipd /var/lib/fipd/fipd.redb
+drwxr-xr-x root root /var/lib/fipd-cni
+drwxr-x--- root fipd /var/lib/fipd-cni/spool
 drwxr-xr-x root root /run/fipd
 srw-rw---- root fipd /run/fipd/fipd.sock
 srw------- root root /run/fipd/cni.sock";

@@ -12,6 +12,8 @@ use fipd_tests::versions::{CARGO_CYCLONEDX, CARGO_DEB, CARGO_GENERATE_RPM};
 use super::host::Host;
 
 const FOREIGN: &str = "aarch64-unknown-linux-gnu";
+/// Of the CNI plugin, in bytes.
+const LARGEST_PLUGIN: u64 = 2_000_000;
 /// Makes the folder `$0` of programs that only say that they are old.
 const OLD_TOOLS: &str = "mkdir -p \"$0\" && cd \"$0\" && for tool in cargo cargo-deb cargo-generate-rpm cargo-cyclonedx; do \
                          printf '#!/bin/sh\\necho tool 0.0.1\\n' >$tool && chmod 755 $tool; done";
@@ -124,6 +126,15 @@ async fn gives_an_address(package: &Path, kind: Kind) {
     host.active().await;
     let version = host.sh("fipd --version").await;
     assert_eq!(version, concat!("fipd ", env!("CARGO_PKG_VERSION")));
+    let plugin = match kind {
+        Kind::Deb => "/usr/lib/cni/fipd-cni",
+        Kind::Rpm => "/usr/libexec/cni/fipd-cni",
+    };
+    let size = host.sh(&format!("stat --format=%s {plugin}")).await;
+    let size: u64 = size.trim().parse().unwrap();
+    assert!(size <= LARGEST_PLUGIN, "{size} bytes");
+    let libraries = host.said(&format!("ldd {plugin} 2>&1")).await;
+    assert!(!libraries.contains("libc.so"), "{libraries}");
     host.sh("fipd pool create lab --cidr 10.20.0.0/28").await;
     host.sh("fipd lease allocate --pool lab --owner fipd/vm/lab/web")
         .await;
@@ -173,6 +184,13 @@ async fn packages_for_arm64_are_built_here_and_run() {
     let fipd = root.join("usr/bin/fipd");
     let head = run(Command::new("readelf").arg("--file-header").arg(&fipd)).await;
     assert!(head.contains("AArch64"), "{head}");
+    let plugin = root.join("usr/lib/cni/fipd-cni");
+    assert!(std::fs::metadata(&plugin).unwrap().len() <= LARGEST_PLUGIN);
+    let headers = run(Command::new("readelf")
+        .arg("--program-headers")
+        .arg(&plugin))
+    .await;
+    assert!(!headers.contains("INTERP"), "it is static: {headers}");
     let version = run(Command::new("qemu-aarch64-static")
         .args(["-L", "/usr/aarch64-linux-gnu"])
         .arg(&fipd)

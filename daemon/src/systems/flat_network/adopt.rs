@@ -1,6 +1,8 @@
 //! Taking over from rancher-flat-network: what is found of it, and what its chart leaves behind. The addresses are adopted when the
 //! system starts, all of them before the first new one; here is told what becomes of each.
 
+mod multus;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use fipd_core::{System, Text};
@@ -57,6 +59,7 @@ impl FlatTakeover {
         let settings = session.settings.of::<FlatNetworkSettings>();
         self.program(&remote, settings, &mut report).await;
         leftovers(&remote, &mut report).await;
+        multus::report(&remote, &mut report).await;
         let (client, all) = (|| session.client.clone(), ListParams::default);
         let subnets: Api<FlatNetworkSubnet> = Api::all(client());
         let keep = |one: FlatNetworkSubnet| Some((Key::of(&one.metadata), SubnetView::of(one)));
