@@ -142,7 +142,7 @@ impl Machine {
 
 /// One test, since the machine takes most of the time.
 #[tokio::test(flavor = "multi_thread")]
-async fn defect_18_vlans_go_with_their_last_user_and_ipvlan_is_as_it_is_asked_for() {
+async fn g1_18_vlans_go_with_their_last_user_and_ipvlan_is_as_it_is_asked_for() {
     let mut machine = Machine::boot().await;
 
     // Two containers share a VLAN, which goes with the second.

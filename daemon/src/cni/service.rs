@@ -30,6 +30,8 @@ pub struct CniService {
     /// One change of the host's interfaces and routes at a time.
     host: Arc<Mutex<HostState>>,
     spool: PathBuf,
+    /// Held by who does what the spool has: a deletion must not be done again after its container was added again.
+    replaying: Mutex<()>,
     pub(super) board: CniBoard,
 }
 
@@ -46,6 +48,7 @@ impl CniService {
             sites,
             host: Arc::new(Mutex::new(host)),
             spool,
+            replaying: Mutex::default(),
             board,
         }
     }
@@ -297,6 +300,7 @@ impl CniService {
 
     /// Does what the spool has, in its order.
     pub async fn replay(&self) {
+        let _alone = self.replaying.lock().await;
         let after = self.host.lock().await.replayed();
         let entries = {
             let spool = self.spool.clone();
