@@ -16,6 +16,9 @@ use crate::{
     result::RouteConfig,
 };
 
+/// Default routes that routers advertise have 1024, which comes back on the other interface and may come first on the new one.
+const BEFORE_ROUTERS: u32 = 1023;
+
 pub(super) struct Routes<'a, 'c> {
     container: &'a mut Container<'c>,
     plan: &'a Plan<'a>,
@@ -118,6 +121,7 @@ impl<'a, 'c> Routes<'a, 'c> {
         route.gw = address.gateway;
         route.onlink = address.gateway.is_some_and(|gw| !self.is_near(gw, index));
         route.src = Some(address.address.addr());
+        route.priority = (family == Family::V6).then_some(BEFORE_ROUTERS);
         route
     }
 

@@ -229,6 +229,28 @@ fn default_routes_are_replaced_and_pod_networks_stay_behind_the_old_gateway() {
 }
 
 #[test]
+fn the_default_route_of_ipv6_comes_before_those_of_routers() {
+    let site = Site::new();
+    site.in_pod("address add fd42::5/64 dev eth0 nodad");
+    site.in_pod("route add default via fd42::1 metric 1024");
+    let mut wanted = attachment();
+    wanted.addresses = vec![address("2001:db8::5/64", Some("2001:db8::1"))];
+    wanted.extras.takes_default_route = true;
+    let _daemon = StandIn::giving(&site.socket(), wanted);
+    let result = site.run("ADD", &site.conf("1.1.0", json!({}))).result();
+    let route = json!({"dst": "::/0", "gw": "2001:db8::1", "priority": 1023});
+    assert_eq!(result["routes"], json!([route]));
+    let routes = site.routes_of(Family::V6);
+    let defaults = routes.iter().filter(|one| one.starts_with("::/0"));
+    assert_eq!(
+        defaults.collect::<Vec<_>>(),
+        ["::/0 via 2001:db8::1 dev eth1"]
+    );
+    let ours = site.routes();
+    assert_eq!(ours[0], "0.0.0.0/0 via 10.42.0.1 dev eth0", "not of IPv4");
+}
+
+#[test]
 fn without_a_default_route_none_is_made() {
     let site = Site::new();
     site.in_pod("route delete default");
@@ -356,6 +378,17 @@ fn neighbors_hear_of_the_addresses() {
         let _daemon = StandIn::giving(&site.socket(), wanted);
         let conf = site.conf("1.1.0", json!({}));
         let seen = frames(&site, || drop(site.run("ADD", &conf).result()));
+        let setting = |name: &str| {
+            let path = format!("/proc/sys/net/ipv4/conf/eth1/{name}");
+            site.pod_netlink(|_| std::fs::read_to_string(path).unwrap())
+        };
+        assert_eq!(setting("proxy_arp"), "1\n");
+        let notify = if policy == ArpPolicy::ArpNotify {
+            "1\n"
+        } else {
+            "0\n"
+        };
+        assert_eq!(setting("arp_notify"), notify);
         let ip = [10, 9, 0, 5];
         let target = std::net::Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 5).octets();
         let is_arp = |frame: &&Vec<u8>| {
