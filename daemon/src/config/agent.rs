@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, net::SocketAddr};
 use fipd_core::System;
 use fipd_crds::names::is_object_name;
 
-use super::{Config, Host, HostRole, Listener, Serve, Systems, listener::listed};
+use super::{Config, Host, HostRole, Listener, Serve, SightingMode, Systems, listener::listed};
 use crate::clock;
 
 /// The name of the cluster that it runs in.
@@ -82,12 +82,18 @@ impl Config {
                 ));
             }
         }
+        for cluster in &mut self.clusters {
+            // Without an address book nobody looks for addresses of others.
+            cluster.settings.sightings = SightingMode::Off;
+        }
         Ok(self)
     }
 
     /// An agent's configuration where there is no file: the cluster that it runs in.
     pub fn of_agent(known: Systems) -> Self {
-        let systems: Vec<String> = agent_parts(known).iter().map(ToString::to_string).collect();
+        // The environment is that of the original's agents, which bring rules and nothing else.
+        let wishing = known.0.iter().filter(|one| one.host_wishes.is_some());
+        let systems: Vec<String> = wishing.map(|one| one.name.to_owned()).collect();
         Self {
             known,
             role: HostRole::Agent,
@@ -157,7 +163,6 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::config::SightingMode;
 
     const AGENT: &str =
         "role = \"agent\"\n[[cluster]]\nname = \"a\"\nin-cluster = true\nsystems = [\"ip-rule\"]\n";
@@ -177,7 +182,7 @@ mod tests {
             ("role = \"agent\"\n".to_owned(), "needs a [[cluster]]"),
             (
                 AGENT.replace("[\"ip-rule\"]", "[\"claims\"]"),
-                "allowed is [\"ip-rule\"]",
+                "allowed is [\"flat-network\", \"ip-rule\"]",
             ),
             (
                 format!("{AGENT}[host]\nagent = \"default\"\n"),

@@ -83,7 +83,6 @@ pub(super) static OPERATIONS: Operations = Operations {
                 kind: "CniNode",
                 columns: &[
                     Column::new("NODE", "name"),
-                    Column::new("SERVES", "serves"),
                     Column::new("VERSION", "version"),
                     Column::new("ATTACHMENTS", "attachments"),
                     Column::new("KEPT", "kept"),
@@ -110,7 +109,8 @@ pub(super) fn rows(
     list: &SystemOperation,
 ) -> BTreeMap<String, Value> {
     if list.name == NODE {
-        return BTreeMap::from([(node.to_owned(), of_node(node, cni))]);
+        let row = cni.serves.then(|| (node.to_owned(), of_node(node, cni)));
+        return row.into_iter().collect();
     }
     let mut rows = BTreeMap::new();
     for (cluster, pods) in sites.all() {
@@ -129,7 +129,7 @@ pub(super) fn rows(
 fn of_node(name: &str, cni: &CniHealth) -> Value {
     let failure = cni.last_error.as_ref();
     json!({
-        "name": name, "serves": cni.serves, "version": env!("CARGO_PKG_VERSION"),
+        "name": name, "version": env!("CARGO_PKG_VERSION"),
         "attachments": cni.attachments, "kept": cni.kept, "answered": cni.answered, "refused": cni.refused,
         "last_gc": cni.last_gc.map(|at| at.to_string()),
         "last_error": failure.map(|one| format!("{} {} at {}", one.verb, one.code, one.at)),
