@@ -27,6 +27,8 @@ pub struct NetConf {
     pub kind: String,
     /// Where the daemon listens, if not where it usually does.
     pub socket: Option<PathBuf>,
+    /// Where questions are kept that the daemon does not answer, if not where they usually are.
+    pub spool: Option<PathBuf>,
     /// Which interface, and on which of the host. Where Kubernetes says it, its subnet does and these must be missing.
     #[serde(flatten)]
     pub link: LinkConf,

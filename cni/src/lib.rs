@@ -10,10 +10,19 @@
 //! This crate decides nothing: which address a container has, the daemon says.
 #![forbid(unsafe_code)]
 
+pub mod announce;
 pub mod attachment;
 mod config;
 mod environment;
 mod error;
+mod frame;
+pub mod link;
+pub mod namespace;
+mod packet_socket;
+pub mod probe;
+pub mod result;
+pub mod spool;
+pub mod sysctl;
 mod verb;
 mod wire;
 

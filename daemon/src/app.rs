@@ -155,7 +155,8 @@ async fn serve(
     let (clusters, registry) = start_clusters(settings, ipam, runner.clone(), stop).await?;
     tasks.spawn(async { registry.await.map_err(|error| error.to_string()) });
     let accounts = Accounts::start(ipam.clone(), data_dir).await?;
-    let listeners = Listeners::open(&mut tasks, settings, passed, stop).await?;
+    let plugins = host::plugins(settings, Some(ipam), &means.shared);
+    let listeners = Listeners::open(&mut tasks, settings, (passed, plugins), stop).await?;
     Backups::sweep_lent(data_dir);
     let backups = Backups::new(ipam.clone(), Schedule::new(&config.backup, data_dir));
     tasks.spawn(watchdog(ipam.clone(), stop.clone()));

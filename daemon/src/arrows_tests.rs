@@ -11,7 +11,7 @@ const LAYERS: [&[&str]; 9] = [
     &["cli"],
     &["app"],
     &["api", "settings", "systems"],
-    &["host", "metrics", "system"],
+    &["cni", "host", "metrics", "system"],
     &["adopt", "controller", "detach", "guests", "migrate"],
     &["clusters"],
     &["admission", "backups", "helm", "rules", "webhooks"],

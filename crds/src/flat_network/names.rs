@@ -67,3 +67,7 @@ pub const ADDITIONAL_INTERFACES: &str = "fipd.io/additional-interfaces";
 pub const DUAL_STACK: &str = "fipd.io/dual-stack";
 /// Annotation on a pod template: how many seconds the address of an ordinal waits for its successor. fipd's own.
 pub const KEEP_SECONDS: &str = "fipd.io/keep-address-seconds";
+/// Annotation on the address of a pod's first interface: the others of the pod, as the node is to know them. fipd's own.
+pub const FURTHER_INTERFACES: &str = "fipd.io/further-interfaces";
+/// Annotation on an address: the MAC of those that its pod names. fipd's own.
+pub const CHOSEN_MAC: &str = "fipd.io/mac";

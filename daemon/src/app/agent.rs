@@ -73,6 +73,7 @@ async fn serve(
     let told = settings.config.host.clone().unwrap_or_default();
     make_directory(settings)?;
     let node = told.node.clone().unwrap_or_default();
+    let shared = Shared::default();
     let runner = Runner::new(&Means {
         me: Text::default(),
         endpoint: OwnEndpoint::default(),
@@ -85,9 +86,10 @@ async fn serve(
         host: host::means(Some(&told), stop),
         prober: Prober::beside(&settings.socket),
         only_host: true,
-        shared: Shared::default(),
+        shared: shared.clone(),
     });
-    let socket = open_sockets(&mut tasks, settings, passed, stop)?;
+    let plugins = host::plugins(settings, None, &shared);
+    let socket = open_sockets(&mut tasks, settings, (passed, plugins), stop)?;
     let takeovers = runner.takeovers();
     let metrics = AgentMetrics::new(&runner.originals(), board.clone());
     let (clusters, registry) = start_clusters(settings, ipam, runner, stop).await?;

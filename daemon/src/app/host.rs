@@ -9,11 +9,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::Tasks;
 use crate::{
+    cni::{self, CniOptions},
     config::{Config, Host, HostRule},
     host,
     ipam::Ipam,
     rules::{NodeFound, RuleBoard, ledger, wisher},
-    system::HostMeans,
+    settings::Settings,
+    system::{HostMeans, Shared},
 };
 
 /// What is remembered of rules over a restart, in the data directory.
@@ -112,6 +114,19 @@ pub fn of_clusters(config: &Config, host: &Host) -> BTreeSet<Text> {
         prefixes.map(|prefix| wisher(prefix, &one.name))
     });
     wishing.collect()
+}
+
+/// What this host has for CNI plugins; `ipam`: where it decides.
+pub fn plugins(settings: &Settings, ipam: Option<&Ipam>, shared: &Shared) -> CniOptions {
+    let host = settings.config.host.clone().unwrap_or_default();
+    CniOptions {
+        ipam: ipam.cloned(),
+        sites: shared.get(),
+        data_dir: settings.data_dir.clone(),
+        spool: cni::SPOOL.into(),
+        protocol: host.rule_protocol,
+        board: shared.get(),
+    }
 }
 
 /// What the engine is told.

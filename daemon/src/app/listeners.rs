@@ -12,7 +12,7 @@ use crate::{
         self, Api,
         listen::{self, ListenError, Port, Socket},
     },
-    cni,
+    cni::{self, CniOptions},
     config::Listener,
     descriptors,
     liveness::Liveness,
@@ -40,10 +40,10 @@ impl Listeners {
     pub async fn open(
         tasks: &mut Tasks,
         settings: &Settings,
-        passed: Passed,
+        (passed, plugins): (Passed, CniOptions),
         stop: &CancellationToken,
     ) -> Result<Self, AppError> {
-        let socket = open_sockets(tasks, settings, passed, stop)?;
+        let socket = open_sockets(tasks, settings, (passed, plugins), stop)?;
         let port = Port::bind(settings.tls().listen)?;
         let extra = bind_extra(&settings.config.listeners)?;
         let certificate = Certificate::start(settings).await?;
@@ -100,7 +100,7 @@ impl Listeners {
 pub fn open_sockets(
     tasks: &mut Tasks,
     settings: &Settings,
-    mut passed: Passed,
+    (mut passed, options): (Passed, CniOptions),
     stop: &CancellationToken,
 ) -> Result<Socket, SocketError> {
     let (admins, plugins) = (passed.take(sockets::ADMIN), passed.take(sockets::CNI));
@@ -109,7 +109,8 @@ pub fn open_sockets(
     let path = path.filter(|_| admins.is_none() || settings.overrides.cni_socket.is_some());
     if plugins.is_some() || path.is_some() {
         let socket = Listening::open(plugins, path.unwrap_or(Path::new("")), cni::MODE)?;
-        tasks.spawn(cni::serve(socket, ROOT, stop.clone()).map(Ok));
+        let serving = cni::serve(socket, ROOT, options, stop.clone());
+        tasks.spawn(serving.map(|ended| ended.map_err(|error| error.to_string())));
     } else if admins.is_some() {
         tracing::warn!("systemd has no socket for CNI plugins: they get no answer");
     }

@@ -28,6 +28,8 @@ pub struct SystemConfig {
     pub metrics: bool,
     /// Before the names of clusters whose rules it brings to this host, also to one that decides nothing.
     pub host_wishes: Option<&'static str>,
+    /// Whether CNI plugins ask for its addresses, also on a host that decides nothing.
+    pub cni: bool,
     /// `[cluster.NAME]`.
     pub cluster: SettingsTable,
     /// `[discovery.NAME]`.
@@ -191,7 +193,7 @@ impl<'a> Written<'a> {
 impl SystemConfig {
     /// Whether it has work on a host that decides nothing.
     pub fn has_agent_part(&self) -> bool {
-        self.host_wishes.is_some()
+        self.host_wishes.is_some() || self.cni
     }
 }
 

@@ -3,6 +3,7 @@
 //! Counters of requests and of reconciles are kept; everything else is read from the ledger, the store, the cluster
 //! registry and what the controllers have seen at the moment it is asked for. There is no `fipd_` series per lease.
 
+pub mod cni;
 mod page;
 pub mod pools;
 pub mod process;
@@ -137,6 +138,7 @@ impl Metrics {
         reconcile_counts::register(own);
         process::register_config(own);
         rules::register(own, board);
+        cni::register(own);
         let state = LiveState {
             ipam,
             clusters,
@@ -213,6 +215,7 @@ impl AgentMetrics {
         reconcile_counts::register(own);
         process::register_config(own);
         rules::register(own, board);
+        cni::register(own);
         Self(Page::new(all))
     }
 

@@ -71,6 +71,7 @@ static CONFIG: SystemConfig = SystemConfig {
     draws: Draws::Own,
     metrics: true,
     host_wishes: None,
+    cni: false,
     cluster: SettingsTable::of::<SixthSettings>(),
     discovery: SettingsTable::of::<SixthSettings>(),
     alike: &[],

@@ -17,6 +17,7 @@ pub static CONFIG: SystemConfig = SystemConfig {
     draws: Draws::Own,
     metrics: false,
     host_wishes: None,
+    cni: false,
     cluster: SettingsTable::of::<ClaimsSettings>(),
     discovery: SettingsTable::of::<ClaimsSettings>(),
     alike: &[],

@@ -19,6 +19,7 @@ pub static CONFIG: SystemConfig = SystemConfig {
     draws: Draws::Own,
     metrics: true,
     host_wishes: None,
+    cni: false,
     cluster: SettingsTable::of::<ClusterApiSettings>(),
     discovery: SettingsTable {
         read: |written, place| match written {

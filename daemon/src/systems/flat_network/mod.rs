@@ -29,7 +29,7 @@ pub mod workload;
 
 use std::{collections::BTreeMap, fmt::Debug, sync::Arc, time::Duration};
 
-use fipd_core::System;
+use fipd_core::{System, Text};
 use fipd_crds::flat_network::{FlatNetworkIP, FlatNetworkSubnet};
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Namespace;
@@ -41,6 +41,7 @@ use crate::{
     admission::{Asks, Judge},
     adopt::Takeover,
     clusters::{ClusterSession, adoption},
+    cni::pods::{self, PodSites},
     config::{SystemConfig, operation::SystemOperation},
     connected::Connected,
     controller::{
@@ -122,7 +123,22 @@ impl system::System for FlatNetwork {
 impl RunningSystem for RunningFlatNetwork {
     fn run(&self, session: ClusterSession) -> BoxFuture<'static, ()> {
         let running = self.clone();
-        Box::pin(async move { running.lead(session).await })
+        Box::pin(async move {
+            let settings = session.settings.of::<FlatNetworkSettings>();
+            let (is_node, subnets) = (settings.node, Text::clone(&settings.namespace));
+            let sites = running.means.shared.get::<PodSites>();
+            let node = async {
+                if is_node {
+                    pods::serve(&sites, session.clone(), subnets).await;
+                }
+            };
+            let decide = async {
+                if !running.means.only_host {
+                    running.lead(session.clone()).await;
+                }
+            };
+            tokio::join!(node, decide);
+        })
     }
 
     fn judge(&self) -> Option<Arc<dyn Judge>> {

@@ -19,8 +19,6 @@ pub const PENDING: &str = "Pending";
 /// Phase of a subnet that is no pool, and of an object without an address.
 pub const FAILED: &str = "Failed";
 
-/// Annotation on an address: the MAC of those that its pod names. fipd's own.
-pub const CHOSEN_MAC: &str = "fipd.io/mac";
 /// Annotation on an address: `Kind/name` of the workload that its pod is of. fipd's own.
 pub const WORKLOAD: &str = "fipd.io/workload";
 /// Annotation on an address that is not called like its pod: the interface of the pod; empty: the first. fipd's own.

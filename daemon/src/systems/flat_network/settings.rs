@@ -19,6 +19,7 @@ pub static CONFIG: SystemConfig = SystemConfig {
     draws: Draws::Own,
     metrics: false,
     host_wishes: None,
+    cni: true,
     cluster: SettingsTable::of::<FlatNetworkSettings>(),
     discovery: SettingsTable::of::<FlatNetworkSettings>(),
     alike: &[],
@@ -52,6 +53,8 @@ pub struct FlatNetworkSettings {
     pub proxy_arp: bool,
     /// Of the interfaces of pods, in bytes, from 576 to 9216.
     pub mtu: Mtu,
+    /// Whether this host may be a node of the cluster, whose pods' CNI calls fipd answers here.
+    pub node: bool,
     /// Whether the API server asks fipd before it stores subnets, and workloads and pods on flat networks.
     pub webhook: Webhook,
 }
@@ -111,6 +114,7 @@ impl Default for FlatNetworkSettings {
             arp_policy: ArpPolicy::default(),
             proxy_arp: false,
             mtu: Mtu(1_500),
+            node: true,
             webhook: Webhook::default(),
         }
     }

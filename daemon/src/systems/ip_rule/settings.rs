@@ -22,6 +22,7 @@ pub static CONFIG: SystemConfig = SystemConfig {
     draws: Draws::Nothing,
     metrics: true,
     host_wishes: Some(WISHES),
+    cni: false,
     cluster: SettingsTable::of::<IpRuleSettings>(),
     discovery: SettingsTable::of::<IpRuleSettings>(),
     alike: &[],

@@ -22,6 +22,7 @@ pub static CONFIG: SystemConfig = SystemConfig {
     draws: Draws::Own,
     metrics: true,
     host_wishes: None,
+    cni: false,
     cluster: SettingsTable {
         read: |written, place| {
             let Some(written) = written else {

@@ -19,6 +19,7 @@ pub static CONFIG: SystemConfig = SystemConfig {
     draws: Draws::Management,
     metrics: true,
     host_wishes: None,
+    cni: false,
     cluster: SettingsTable {
         read: |written, place| {
             let Some(written) = written else {

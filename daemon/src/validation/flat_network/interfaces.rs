@@ -1,7 +1,7 @@
 //! The interfaces that a pod asks for on flat networks: the one of the originals, and by annotations of fipd's further ones and the
 //! other family on each.
 
-use std::{collections::BTreeSet, ops::Deref};
+use std::{collections::BTreeSet, fmt, ops::Deref};
 
 use fipd_crds::flat_network::names::{ADDITIONAL_INTERFACES, DUAL_STACK};
 use serde::Deserialize;
@@ -20,6 +20,8 @@ const MOST: usize = 16;
 const LONGEST: usize = 16 * 1024;
 /// Before the digest in the names of their FlatNetworkIPs.
 const MARK: &str = ".if-";
+/// Behind the name of an interface, for its address of the other family.
+const PARTNER: &str = "/partner";
 /// Hexadecimal digits of the digest.
 const DIGITS: usize = 8;
 /// The longest name of an object, in bytes.
@@ -57,6 +59,24 @@ struct InterfaceEntry {
 }
 
 impl InterfaceId {
+    /// Reads what [`Self::list`] wrote.
+    pub fn read_list(text: &str) -> Vec<Self> {
+        let members = text.split(' ').filter(|one| !one.is_empty());
+        let read = |one: &str| match one.strip_suffix(PARTNER) {
+            Some(name) => (name.to_owned(), true),
+            None => (one.to_owned(), false),
+        };
+        let all = members.map(read);
+        all.map(|(name, is_partner)| Self { name, is_partner })
+            .collect()
+    }
+
+    /// Several as one text: no name of an interface has a space.
+    pub fn list(all: &[&Self]) -> String {
+        let texts: Vec<String> = all.iter().map(ToString::to_string).collect();
+        texts.join(" ")
+    }
+
     /// Whether it is the one of the originals, whose FlatNetworkIP is called like the pod.
     pub fn is_first(&self) -> bool {
         *self == Self::default()
@@ -77,8 +97,7 @@ impl InterfaceId {
         if self.is_first() {
             return Ok(pod.to_owned());
         }
-        let family = if self.is_partner { "/partner" } else { "" };
-        let digest = labels::digest(&format!("{}{family}", self.name));
+        let digest = labels::digest(&self.to_string());
         let name = format!("{pod}{MARK}{digest}");
         if name.len() > LONGEST_NAME {
             let allowed = format!(
@@ -90,6 +109,13 @@ impl InterfaceId {
             return Err(Wrong::new(field, &self.name, allowed));
         }
         Ok(name)
+    }
+}
+
+impl fmt::Display for InterfaceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let family = if self.is_partner { PARTNER } else { "" };
+        write!(f, "{}{family}", self.name)
     }
 }
 

@@ -2,7 +2,9 @@
 
 use fipd_crds::flat_network::FlatNetworkSubnetSpec;
 
-use super::super::Wrong;
+use super::{super::Wrong, labels};
+
+pub use fipd_cni::attachment::{IpvlanFlag, IpvlanMode, MacvlanMode};
 
 pub(super) const FLAT_MODE: &str = "spec.flatMode";
 pub(super) const MASTER: &str = "spec.master";
@@ -19,31 +21,6 @@ const HIGHEST_VLAN: u16 = 4094;
 pub enum FlatMode {
     Macvlan(MacvlanMode),
     Ipvlan(IpvlanMode, IpvlanFlag),
-}
-
-/// What pods of one node see of each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MacvlanMode {
-    Bridge,
-    Vepa,
-    Private,
-    Passthru,
-}
-
-/// The layer on which ipvlan works.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum IpvlanMode {
-    L2,
-    L3,
-    L3s,
-}
-
-/// The same as [`MacvlanMode`], for ipvlan.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum IpvlanFlag {
-    Bridge,
-    Private,
-    Vepa,
 }
 
 /// The first counts where nothing is said.
@@ -66,7 +43,7 @@ const IPVLAN_FLAGS: [(&str, IpvlanFlag); 3] = [
 
 impl FlatMode {
     /// Rules S1, S6 and S7.
-    pub(super) fn read(spec: &FlatNetworkSubnetSpec) -> Result<Self, Wrong> {
+    pub fn read(spec: &FlatNetworkSubnetSpec) -> Result<Self, Wrong> {
         match spec.flat_mode.as_str() {
             "macvlan" => {
                 let mode = choice(MODE, &spec.mode, &MACVLAN_MODES, "macvlan")?;
@@ -147,8 +124,8 @@ pub(super) fn vlan(spec: &FlatNetworkSubnetSpec) -> Result<u16, Wrong> {
     })
 }
 
-/// The interface, which must leave room for the VLAN in the name of its own interface.
-pub(super) fn master(spec: &FlatNetworkSubnetSpec, vlan: u16) -> Result<String, Wrong> {
+/// The interface of the nodes.
+pub(super) fn master(spec: &FlatNetworkSubnetSpec) -> Result<String, Wrong> {
     let master = spec.master.as_str();
     if !is_interface_name(master) {
         let allowed = format!(
@@ -156,22 +133,19 @@ pub(super) fn master(spec: &FlatNetworkSubnetSpec, vlan: u16) -> Result<String, 
         );
         return Err(Wrong::new(MASTER, master, allowed));
     }
-    let whole = interface(master, vlan);
-    if whole.len() > INTERFACE {
-        let allowed = format!(
-            "the interface of VLAN {vlan} on it would be {whole}, and names of interfaces have at most {INTERFACE} bytes; \
-             rename the interface on the nodes, or name a shorter one"
-        );
-        return Err(Wrong::new(MASTER, master, allowed));
-    }
     Ok(master.to_owned())
 }
 
-/// The interface on the nodes that pods are attached to: `eth0`, or `eth0.10` with a VLAN.
+/// The interface on the nodes that pods are attached to: `eth0`, or `eth0.10` with a VLAN; where that is too long for the kernel,
+/// a short name that is always the same.
 pub fn interface(master: &str, vlan: u16) -> String {
-    match vlan {
-        0 => master.to_owned(),
-        _ => format!("{master}.{vlan}"),
+    if vlan == 0 {
+        return master.to_owned();
+    }
+    let name = format!("{master}.{vlan}");
+    match name.len() {
+        0..=INTERFACE => name,
+        _ => format!("fipd-{}", labels::digest(&name)),
     }
 }
 

@@ -72,7 +72,7 @@ impl FlatSubnet {
         let vlan = link::vlan(spec)?;
         Ok(Self {
             mode,
-            master: link::master(spec, vlan)?,
+            master: link::master(spec)?,
             vlan,
             gateway,
             ranges,

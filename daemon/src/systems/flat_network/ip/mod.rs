@@ -23,7 +23,8 @@ use parking_lot::Mutex;
 
 use super::{
     names::{
-        CHOSEN_MAC, FLAT_IP, INTERFACE, IP_REMOVE, KEEP_SECONDS, KEPT_SINCE, WORKLOAD, pod_key,
+        CHOSEN_MAC, FLAT_IP, FURTHER_INTERFACES, INTERFACE, IP_REMOVE, KEEP_SECONDS, KEPT_SINCE,
+        WORKLOAD, pod_key,
     },
     pod::{alive, observe::used},
     settings::FlatNetworkSettings,
@@ -65,6 +66,8 @@ pub struct FlatIpView {
     pub owners: Vec<OwnerReference>,
     /// The interface of the pod, where it is not that of the address which is called like the pod.
     pub interface: Option<String>,
+    /// The other interfaces of its pod, where it is the address of the first.
+    pub further: Option<String>,
     /// The MAC of those that its pod names.
     pub mac: Option<String>,
     /// What its pod is of.
@@ -92,6 +95,7 @@ impl FlatIpView {
                 .cloned()
                 .filter(|mac| !mac.is_empty()),
             interface: annotation(INTERFACE).cloned(),
+            further: annotation(FURTHER_INTERFACES).cloned(),
             workload: annotation(WORKLOAD).and_then(|text| {
                 let (kind, name) = text.split_once('/')?;
                 let namespace = meta.namespace.as_deref().unwrap_or_default();

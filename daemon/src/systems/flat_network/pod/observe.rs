@@ -50,6 +50,8 @@ pub struct PodView {
     /// Name of the pod.
     pub pod: Text,
     pub interface: InterfaceId,
+    /// Of the first interface: the others of the pod, as its address names them.
+    pub further: Option<String>,
     /// What it asks for, or the annotation that makes no sense.
     pub wants: Result<PodAddresses, Wrong>,
     pub node: Option<String>,
@@ -103,8 +105,12 @@ impl PodView {
             keeps,
             ..Self::of(pod, Ok(PodAddresses::default()))
         };
+        let ids = interfaces.values().map(|one| &one.id);
+        let others: Vec<_> = ids.filter(|id| !id.is_first()).collect();
+        let others = (!others.is_empty()).then(|| InterfaceId::list(&others));
         let views = interfaces.into_iter().map(|(object, one)| {
             let view = Self {
+                further: others.clone().filter(|_| one.id.is_first()),
                 interface: one.id,
                 wants: Ok(one.asked),
                 ..base.clone()
@@ -122,6 +128,7 @@ impl PodView {
         Self {
             pod: meta.name.as_deref().unwrap_or_default().into(),
             interface: InterfaceId::default(),
+            further: None,
             workload: controller.as_ref().and_then(|owner| workload(meta, owner)),
             wants,
             uses: used(meta),

@@ -15,9 +15,9 @@ use crate::{
     systems::flat_network::{
         ip::{FlatIpView, to_the_second},
         names::{
-            ACTIVE, CHOSEN_MAC, FLAT_MODE, INTERFACE, IP_REMOVE, IP_TYPE, IPV6TO4, KEEP_SECONDS,
-            KEPT_SINCE, PENDING, PROJECT, SELECTED_IP, SELECTED_MAC, SUBNET, SUBNET_OF_IP,
-            WORKLOAD, WORKLOAD_SELECTOR,
+            ACTIVE, CHOSEN_MAC, FLAT_MODE, FURTHER_INTERFACES, INTERFACE, IP_REMOVE, IP_TYPE,
+            IPV6TO4, KEEP_SECONDS, KEPT_SINCE, PENDING, PROJECT, SELECTED_IP, SELECTED_MAC, SUBNET,
+            SUBNET_OF_IP, WORKLOAD, WORKLOAD_SELECTOR,
         },
     },
     validation::flat_network::{annotations::PodAddresses, labels, workload::WorkloadRef},
@@ -255,6 +255,7 @@ fn object(key: &Key, (pod, wants): (&PodView, &PodAddresses), facts: &PodFacts) 
         ),
         (IPV6TO4, facts.has_6to4.then(|| "true".to_owned())),
         (INTERFACE, interface),
+        (FURTHER_INTERFACES, pod.further.clone()),
         (WORKLOAD, facts.workload.as_ref().map(workload_text)),
     ];
     FlatNetworkIP {
@@ -347,6 +348,7 @@ fn difference(ip: &FlatIpView, wanted: &FlatNetworkIP) -> Value {
         (KEEP_SECONDS, ip.keeps.map(|seconds| seconds.to_string())),
         (CHOSEN_MAC, ip.mac.clone()),
         (INTERFACE, ip.interface.clone()),
+        (FURTHER_INTERFACES, ip.further.clone()),
         (WORKLOAD, ip.workload.as_ref().map(workload_text)),
     ];
     for (key, has) in has {

@@ -1,0 +1,135 @@
+//! Addresses of interfaces.
+
+use std::{io, net::IpAddr};
+
+use ipnet::IpNet;
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
+use netlink_packet_route::{
+    RouteNetlinkMessage,
+    address::{AddressAttribute, AddressFlags, AddressMessage},
+};
+use nix::libc::{EADDRNOTAVAIL, EEXIST};
+
+use super::{Family, Netlink};
+
+/// An address as the kernel has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// Index of the interface.
+    pub interface: u32,
+    /// The address and the length of its network.
+    pub address: IpNet,
+    /// Duplicate address detection is not done yet: nobody can use the address.
+    pub tentative: bool,
+    /// Duplicate address detection found another user.
+    pub duplicate: bool,
+}
+
+impl Netlink {
+    /// Adds an address; `false`: the interface has it already. With `probed` the kernel omits its own duplicate address
+    /// detection of IPv6.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn add_address(
+        &mut self,
+        interface: u32,
+        address: IpNet,
+        probed: bool,
+    ) -> io::Result<bool> {
+        let mut message = message(interface, address);
+        if probed && address.addr().is_ipv6() {
+            let flags = AddressAttribute::Flags(AddressFlags::Nodad);
+            message.attributes.push(flags);
+        }
+        let request = RouteNetlinkMessage::NewAddress(message);
+        match self.request(request, NLM_F_CREATE | NLM_F_EXCL) {
+            Ok(()) => Ok(true),
+            Err(error) if error.raw_os_error() == Some(EEXIST) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Removes an address; `false`: the interface does not have it.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn remove_address(&mut self, interface: u32, address: IpNet) -> io::Result<bool> {
+        let request = RouteNetlinkMessage::DelAddress(message(interface, address));
+        match self.request(request, 0) {
+            Ok(()) => Ok(true),
+            Err(error) if error.raw_os_error() == Some(EADDRNOTAVAIL) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Addresses of all interfaces, of both families.
+    ///
+    /// # Errors
+    /// When the kernel does not answer.
+    pub fn addresses(&mut self) -> io::Result<Vec<Address>> {
+        let asked = RouteNetlinkMessage::GetAddress(AddressMessage::default());
+        let found = self.dump(&asked)?.into_iter();
+        let addresses = found.filter_map(|one| match one {
+            RouteNetlinkMessage::NewAddress(message) => read(&message),
+            _ => None,
+        });
+        Ok(addresses.collect())
+    }
+}
+
+fn message(interface: u32, address: IpNet) -> AddressMessage {
+    let ip = address.addr();
+    let mut message = AddressMessage::default();
+    message.header.family = Family::of(ip).into();
+    message.header.prefix_len = address.prefix_len();
+    message.header.index = interface;
+    message.attributes = vec![AddressAttribute::Local(ip), AddressAttribute::Address(ip)];
+    if let IpNet::V4(net) = address
+        && net.prefix_len() < 31
+    {
+        let broadcast = AddressAttribute::Broadcast(net.broadcast());
+        message.attributes.push(broadcast);
+    }
+    message
+}
+
+fn read(message: &AddressMessage) -> Option<Address> {
+    let (mut local, mut peer) = (None::<IpAddr>, None::<IpAddr>);
+    let mut flags = AddressFlags::from_bits_retain(message.header.flags.bits().into());
+    for attribute in &message.attributes {
+        match attribute {
+            AddressAttribute::Local(ip) => local = Some(*ip),
+            AddressAttribute::Address(ip) => peer = Some(*ip),
+            AddressAttribute::Flags(all) => flags = *all,
+            _ => {}
+        }
+    }
+    Some(Address {
+        interface: message.header.index,
+        address: IpNet::new(local.or(peer)?, message.header.prefix_len).ok()?,
+        tentative: flags.contains(AddressFlags::Tentative),
+        duplicate: flags.contains(AddressFlags::Dadfailed),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_as_they_are_written() {
+        for text in ["10.0.0.5/24", "10.0.0.5/32", "2001:db8::5/64"] {
+            let address: IpNet = text.parse().unwrap();
+            let mut message = message(3, address);
+            let bare = read(&message).unwrap();
+            assert_eq!((bare.interface, bare.address), (3, address));
+            assert!(!bare.tentative && !bare.duplicate);
+            let flags = AddressFlags::Tentative | AddressFlags::Dadfailed;
+            message.attributes.push(AddressAttribute::Flags(flags));
+            let failed = read(&message).unwrap();
+            assert!(failed.tentative && failed.duplicate);
+        }
+        assert_eq!(read(&AddressMessage::default()), None);
+    }
+}

@@ -1,0 +1,20 @@
+//! Links, addresses and routes of one network namespace, over a blocking netlink socket.
+//!
+//! A [`Netlink`] works on the namespace of the thread that opened it; [`crate::namespace`] has threads for others.
+
+#![expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "attributes of netlink are many, and newer kernels have more"
+)]
+
+mod address;
+mod interface;
+mod kind;
+mod netlink;
+mod route;
+
+pub use address::Address;
+pub use interface::{Link, MemberLink};
+pub use kind::KindOfLink;
+pub use netlink::Netlink;
+pub use route::{Family, ListedRoute, MAIN_TABLE, PROTOCOL_STATIC, Route};

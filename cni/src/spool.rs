@@ -1,0 +1,299 @@
+//! Questions that nobody answered, kept until the daemon has replayed them.
+//!
+//! The plugin writes and deletes as root; the daemon only reads, and tells in its answers how far it came. Numbers only rise,
+//! across restarts of either.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, DirBuilder, File, OpenOptions, Permissions},
+    io::{self, Read as _, Write as _},
+    os::unix::fs::{DirBuilderExt as _, PermissionsExt as _, chown},
+    path::{Path, PathBuf},
+};
+
+use crate::{Ask, MAX_MESSAGE};
+
+/// Where the spool is, unless a configuration says otherwise.
+pub const SPOOL: &str = "/var/lib/fipd-cni/spool";
+/// The most entries.
+pub const MOST: usize = 10_000;
+/// Members of this group may read.
+const GROUP: &str = "fipd";
+/// Held while the spool changes.
+const LOCK: &str = "lock";
+/// The highest number that was ever given.
+const SEQUENCE: &str = "sequence";
+const DIRECTORY_MODE: u32 = 0o750;
+const FILE_MODE: u32 = 0o640;
+
+/// Why a question is not kept.
+#[derive(Debug, thiserror::Error)]
+pub enum SpoolError {
+    #[error("{} has {MOST} entries; start fipd, which empties it", .0.display())]
+    Full(PathBuf),
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// What an entry holds.
+#[derive(Debug)]
+pub enum Entry {
+    Ask(Box<Ask>),
+    /// It cannot be read, and why.
+    Malformed(String),
+}
+
+/// Keeps a question. Returns its number, once it is on disk.
+///
+/// # Errors
+/// When the spool is full or the disk fails.
+pub fn write(directory: &Path, ask: &Ask) -> Result<u64, SpoolError> {
+    let group = group(&fs::read_to_string("/etc/group").unwrap_or_default());
+    create(directory, group)?;
+    let _lock = lock(directory)?;
+    let entries = numbers(directory)?;
+    if entries.len() >= MOST {
+        return Err(SpoolError::Full(directory.to_owned()));
+    }
+    let highest = entries.last_key_value().map_or(0, |(number, _)| *number);
+    let number = highest.max(sequence(directory)).saturating_add(1);
+    // First: a number that was given is never given again.
+    put(directory, SEQUENCE, number.to_string().as_bytes(), group)?;
+    let text = serde_json::to_vec(ask).map_err(io::Error::from)?;
+    put(directory, &name(number), &text, group)?;
+    File::open(directory)?.sync_all()?;
+    Ok(number)
+}
+
+/// Entries behind a number, in order. A directory that is not there is empty.
+///
+/// # Errors
+/// When the directory cannot be read.
+pub fn entries_after(directory: &Path, number: u64) -> io::Result<Vec<(u64, Entry)>> {
+    let mut behind = numbers(directory)?;
+    behind.retain(|one, _| *one > number);
+    let entries = behind.into_iter().take(MOST);
+    let read = entries.filter_map(|(number, path)| Some((number, read(&path)?)));
+    Ok(read.collect())
+}
+
+/// Deletes the entries up to a number.
+///
+/// # Errors
+/// When the disk fails.
+pub fn discard(directory: &Path, up_to: u64) -> io::Result<()> {
+    if !directory.exists() {
+        return Ok(());
+    }
+    let _lock = lock(directory)?;
+    if up_to > sequence(directory) {
+        // The file was lost: numbers from the start again would pass for replayed.
+        put(directory, SEQUENCE, up_to.to_string().as_bytes(), None)?;
+    }
+    for (_, path) in numbers(directory)?.range(..=up_to) {
+        fs::remove_file(path)?;
+    }
+    Ok(())
+}
+
+fn name(number: u64) -> String {
+    format!("{number:020}.json")
+}
+
+/// The paths of the entries by their numbers.
+fn numbers(directory: &Path) -> io::Result<BTreeMap<u64, PathBuf>> {
+    let found = match fs::read_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
+        found => found?,
+    };
+    let mut numbers = BTreeMap::new();
+    for file in found {
+        let path = file?.path();
+        let number = path.file_name().and_then(|name| number(name.to_str()?));
+        numbers.extend(number.map(|number| (number, path)));
+    }
+    Ok(numbers)
+}
+
+fn number(name: &str) -> Option<u64> {
+    let digits = name.strip_suffix(".json")?;
+    let number = digits.parse().ok()?;
+    (self::name(number) == name).then_some(number)
+}
+
+/// `None`: it was deleted meanwhile.
+fn read(path: &Path) -> Option<Entry> {
+    let text = File::open(path).and_then(|file| {
+        let mut text = Vec::new();
+        file.take(MAX_MESSAGE + 1).read_to_end(&mut text)?;
+        Ok(text)
+    });
+    Some(match text {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+        Err(error) => Entry::Malformed(error.to_string()),
+        Ok(text) if text.len() as u64 > MAX_MESSAGE => {
+            Entry::Malformed(format!("longer than {MAX_MESSAGE} bytes"))
+        }
+        Ok(text) => match serde_json::from_slice(&text) {
+            Ok(ask) => Entry::Ask(Box::new(ask)),
+            Err(error) => Entry::Malformed(error.to_string()),
+        },
+    })
+}
+
+/// 0 where it is missing or malformed.
+fn sequence(directory: &Path) -> u64 {
+    let text = fs::read_to_string(directory.join(SEQUENCE));
+    text.ok()
+        .and_then(|text| text.trim().parse().ok())
+        .unwrap_or(0)
+}
+
+fn create(directory: &Path, group: Option<u32>) -> io::Result<()> {
+    if directory.is_dir() {
+        return Ok(());
+    }
+    if let Some(parent) = directory.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    match DirBuilder::new().mode(DIRECTORY_MODE).create(directory) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
+        result => result?,
+    }
+    chown(directory, None, group)?;
+    // The umask may have taken some of it.
+    fs::set_permissions(directory, Permissions::from_mode(DIRECTORY_MODE))
+}
+
+/// Released when the file is closed.
+fn lock(directory: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    let file = options
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(directory.join(LOCK))?;
+    file.lock()?;
+    Ok(file)
+}
+
+/// Writes a file whole or not at all. A crash leaves at most `.new`, which the next one overwrites.
+fn put(directory: &Path, name: &str, text: &[u8], group: Option<u32>) -> io::Result<()> {
+    let new = directory.join(".new");
+    let mut file = File::create(&new)?;
+    file.set_permissions(Permissions::from_mode(FILE_MODE))?;
+    chown(&new, None, group)?;
+    file.write_all(text)?;
+    file.sync_all()?;
+    fs::rename(new, directory.join(name))
+}
+
+/// The number of [`GROUP`] in the text of `/etc/group`. The C library's look-up is not for static programs.
+fn group(text: &str) -> Option<u32> {
+    text.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let is_it = fields.next() == Some(GROUP);
+        is_it.then(|| fields.nth(1)?.parse().ok()).flatten()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::value::RawValue;
+
+    use super::*;
+    use crate::{Step, Verb};
+
+    fn ask(container: &str) -> Ask {
+        Ask {
+            command: Verb::Del,
+            step: Step::Begin,
+            container_id: container.into(),
+            netns: String::new(),
+            ifname: "eth1".into(),
+            args: String::new(),
+            config: RawValue::from_string("{}".into()).unwrap(),
+        }
+    }
+
+    fn containers(directory: &Path, after: u64) -> Vec<(u64, String)> {
+        let entries = entries_after(directory, after).unwrap().into_iter();
+        let text = |entry| match entry {
+            Entry::Ask(ask) => ask.container_id,
+            Entry::Malformed(_) => "malformed".into(),
+        };
+        entries
+            .map(|(number, entry)| (number, text(entry)))
+            .collect()
+    }
+
+    #[test]
+    fn questions_are_kept_in_order_until_they_are_discarded() {
+        let dir = tempfile::tempdir().unwrap();
+        let spool = dir.path().join("lib/spool");
+        assert_eq!(containers(&spool, 0), []);
+        discard(&spool, 7).unwrap();
+        assert!(!spool.exists());
+        for (number, container) in (1..).zip(["a", "b", "c"]) {
+            assert_eq!(write(&spool, &ask(container)).unwrap(), number);
+        }
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+        assert_eq!(mode(&spool), 0o750);
+        assert_eq!(mode(&spool.join("00000000000000000002.json")), 0o640);
+        assert_eq!(containers(&spool, 1), [(2, "b".into()), (3, "c".into())]);
+        discard(&spool, 2).unwrap();
+        assert_eq!(containers(&spool, 0), [(3, "c".into())]);
+        discard(&spool, 3).unwrap();
+        assert_eq!(write(&spool, &ask("d")).unwrap(), 4, "numbers only rise");
+        fs::remove_file(spool.join(SEQUENCE)).unwrap();
+        discard(&spool, 9).unwrap();
+        assert_eq!(write(&spool, &ask("e")).unwrap(), 10);
+    }
+
+    #[test]
+    fn what_a_crash_leaves_and_what_is_malformed_is_in_nobodys_way() {
+        let dir = tempfile::tempdir().unwrap();
+        let spool = dir.path();
+        fs::write(spool.join(".new"), "half").unwrap();
+        fs::write(spool.join(SEQUENCE), "x").unwrap();
+        fs::write(spool.join("7.json"), "{}").unwrap();
+        fs::write(spool.join(name(5)), "{").unwrap();
+        let long = vec![b' '; usize::try_from(MAX_MESSAGE).unwrap() + 1];
+        fs::write(spool.join(name(6)), long).unwrap();
+        assert_eq!(write(spool, &ask("a")).unwrap(), 7);
+        let malformed = || "malformed".to_owned();
+        let expected = [(5, malformed()), (6, malformed()), (7, "a".into())];
+        assert_eq!(containers(spool, 0), expected);
+    }
+
+    #[test]
+    fn a_full_spool_refuses() {
+        let dir = tempfile::tempdir().unwrap();
+        for number in 1..=MOST as u64 {
+            fs::write(dir.path().join(name(number)), "{}").unwrap();
+        }
+        let error = write(dir.path(), &ask("a")).unwrap_err();
+        assert!(matches!(error, SpoolError::Full(_)), "{error}");
+        discard(dir.path(), 1).unwrap();
+        assert_eq!(write(dir.path(), &ask("a")).unwrap(), MOST as u64 + 1);
+    }
+
+    #[test]
+    fn writers_at_once_get_numbers_of_their_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let spool = dir.path().join("spool");
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| write(&spool, &ask("a")).unwrap());
+            }
+        });
+        let numbers: Vec<_> = containers(&spool, 0).into_iter().map(|(n, _)| n).collect();
+        assert_eq!(numbers, (1..=8).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn the_group_is_read_from_its_file() {
+        assert_eq!(group("root:x:0:\nfipd:x:998:web\n"), Some(998));
+        assert_eq!(group("root:x:0:\nfipd-x:x:998:\nfipd:x\n"), None);
+    }
+}

@@ -1,0 +1,84 @@
+//! How plugins of this host fare, for whoever shows it or counts it.
+
+use std::{sync::Arc, time::Duration};
+
+use fipd_cni::{Reply, Verb};
+use fipd_core::Timestamp;
+use parking_lot::Mutex;
+
+use crate::{clock, metrics::cni};
+
+/// See the module; cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct CniBoard(Arc<Mutex<CniHealth>>);
+
+/// What is known since fipd started.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CniHealth {
+    /// Whether plugins are served here.
+    pub serves: bool,
+    /// Attachments that the journal has: all of pods, and others that use something of the host.
+    pub attachments: usize,
+    /// VLANs, promiscuous masters and routes that attachments use.
+    pub kept: usize,
+    /// Deletions that were done out of the spool.
+    pub replayed: u64,
+    /// Questions that were answered, and those that were refused.
+    pub done: u64,
+    pub failed: u64,
+    pub last_error: Option<CniFailure>,
+    pub last_gc: Option<Timestamp>,
+}
+
+/// A call that was not done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CniFailure {
+    pub at: Timestamp,
+    pub verb: Verb,
+    /// Of the specification, or fipd's own.
+    pub code: u32,
+    pub message: String,
+}
+
+impl CniBoard {
+    pub fn health(&self) -> CniHealth {
+        self.0.lock().clone()
+    }
+
+    /// Plugins are served here from now on.
+    pub fn serves(&self) {
+        self.0.lock().serves = true;
+    }
+
+    pub fn show_host(&self, attachments: usize, kept: usize) {
+        let mut health = self.0.lock();
+        (health.attachments, health.kept) = (attachments, kept);
+        cni::show_host(attachments, kept);
+    }
+
+    /// A deletion of the spool was done.
+    pub fn replayed(&self) {
+        self.0.lock().replayed += 1;
+        cni::replayed();
+    }
+
+    /// Notes a question and what was answered.
+    pub fn note(&self, verb: Verb, reply: &Reply, took: Duration) {
+        let mut health = self.0.lock();
+        if let Reply::Error(error) = reply {
+            health.failed += 1;
+            health.last_error = Some(CniFailure {
+                at: clock::now(),
+                verb,
+                code: error.code,
+                message: error.to_string(),
+            });
+            return cni::refused(verb, error.code);
+        }
+        health.done += 1;
+        if verb == Verb::Gc {
+            health.last_gc = Some(clock::now());
+        }
+        cni::answered(verb, took);
+    }
+}

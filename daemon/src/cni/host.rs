@@ -1,0 +1,363 @@
+//! What attachments share of the host: VLANs, promiscuous masters and routes. The last user takes each away.
+
+use std::{collections::BTreeSet, fs, io, net::IpAddr, path::Path, time::Duration};
+
+use fipd_cni::link::{Family, KindOfLink, Link, ListedRoute, MAIN_TABLE, Netlink, Route};
+use ipnet::IpNet;
+
+use super::{
+    board::CniBoard,
+    journal::{CniJournal, CniJournalError},
+    record::{AttachmentKey, AttachmentRecord, HostUse, PodOwner, VlanUse},
+    refusal::CallRefusal,
+    uses::UseCounts,
+};
+
+/// The alias of VLANs that fipd makes: others are never removed.
+const ALIAS: &str = "fipd-cni";
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+const UPTIME: &str = "/proc/uptime";
+/// Where runtimes keep the namespaces of containers.
+const NAMESPACES: [&str; 2] = ["/run/netns", "/var/run/netns"];
+
+/// Why the host's part does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum HostError {
+    #[error(transparent)]
+    Journal(#[from] CniJournalError),
+    #[error("{BOOT_ID}: {0}")]
+    Boot(io::Error),
+    #[error("the task that opens the journal ended")]
+    Ended,
+}
+
+/// The journal, and the interfaces and routes that it says are used. Its methods wait for disk and kernel.
+pub struct HostState {
+    journal: CniJournal,
+    counts: UseCounts,
+    boot: String,
+    /// Tag of the routes.
+    protocol: u8,
+    board: CniBoard,
+}
+
+impl HostState {
+    pub fn open(path: &Path, protocol: u8, board: CniBoard) -> Result<Self, HostError> {
+        let boot = fs::read_to_string(BOOT_ID).map_err(HostError::Boot)?;
+        let journal = CniJournal::open(path)?;
+        let mut counts = UseCounts::default();
+        for record in journal.attachments().values() {
+            counts.add(&record.uses);
+        }
+        let host = Self {
+            journal,
+            counts,
+            boot: boot.trim().to_owned(),
+            protocol,
+            board,
+        };
+        host.show();
+        Ok(host)
+    }
+
+    /// Which boot of the host it is.
+    pub fn boot(&self) -> &str {
+        &self.boot
+    }
+
+    /// The last entry of the spool that was done.
+    pub fn replayed(&self) -> u64 {
+        self.journal.replayed()
+    }
+
+    pub fn record(&self, key: &AttachmentKey) -> Option<AttachmentRecord> {
+        self.journal.attachments().get(key).cloned()
+    }
+
+    /// The attachments of a network that it knows.
+    pub fn attachments(&self, network: &str) -> BTreeSet<AttachmentKey> {
+        let all = self.journal.attachments().keys();
+        all.filter(|key| key.network == network).cloned().collect()
+    }
+
+    pub fn note_replayed(&mut self, number: u64) -> Result<(), CallRefusal> {
+        self.journal.note_replayed(number).map_err(journal)
+    }
+
+    /// Writes an attachment down and has the host make what it uses. Answers the name of the interface of its VLAN.
+    pub fn acquire(
+        &mut self,
+        key: AttachmentKey,
+        record: AttachmentRecord,
+    ) -> Result<Option<String>, CallRefusal> {
+        let uses = record.uses.clone();
+        let before = self.record(&key).map(|before| before.uses);
+        self.journal.put(key, record).map_err(journal)?;
+        self.counts.remove(&before.unwrap_or_default());
+        self.counts.add(&uses);
+        self.show();
+        let mut netlink = open()?;
+        let mut parent = None;
+        for one in &uses {
+            match one {
+                HostUse::Vlan(vlan) => parent = Some(ensure_vlan(&mut netlink, vlan)?),
+                HostUse::Promiscuous(master) => self.ensure_promiscuous(&mut netlink, master)?,
+                // Made once the container can be reached.
+                HostUse::Route(_) => {}
+            }
+        }
+        Ok(parent)
+    }
+
+    /// Routes addresses to the other end of the container's first interface, which has the addresses `via`.
+    pub fn route(&self, uses: &[HostUse], via: &[IpAddr]) -> Result<(), CallRefusal> {
+        let mut netlink = open()?;
+        for one in uses {
+            let HostUse::Route(address) = one else {
+                continue;
+            };
+            let same = via.iter().find(|one| one.is_ipv4() == address.is_ipv4());
+            let Some(via) = same else { continue };
+            self.route_one(&mut netlink, *address, *via)?;
+        }
+        Ok(())
+    }
+
+    /// Takes away what only these use, and crosses them out.
+    pub fn release(&mut self, keys: &BTreeSet<AttachmentKey>) -> Result<(), CallRefusal> {
+        let known = self.journal.attachments();
+        let ending: Vec<HostUse> = keys
+            .iter()
+            .filter_map(|key| known.get(key))
+            .flat_map(|record| record.uses.clone())
+            .collect();
+        let unused = self.counts.unused_without(&ending);
+        if !unused.is_empty() {
+            self.take_away(&unused)?;
+        }
+        self.journal.remove(keys).map_err(journal)?;
+        self.counts.remove(&ending);
+        self.show();
+        Ok(())
+    }
+
+    /// Removes what is left of containers whose namespace is gone. Answers pods of which the namespace cannot be seen.
+    pub fn sweep(&mut self) -> Vec<(AttachmentKey, PodOwner)> {
+        let all = self.journal.attachments().iter();
+        let boot = &self.boot;
+        let gone =
+            |record: &AttachmentRecord| record.boot != *boot || is_gone(Path::new(&record.netns));
+        let (dead, alive): (Vec<_>, Vec<_>) = all.partition(|(_, record)| gone(record));
+        let unsure = alive
+            .into_iter()
+            .filter(|(_, record)| !is_seen(Path::new(&record.netns)))
+            .filter_map(|(key, record)| Some((key.clone(), record.pod.clone()?)))
+            .collect();
+        let dead: BTreeSet<_> = dead.into_iter().map(|(key, _)| key.clone()).collect();
+        if !dead.is_empty() {
+            match self.release(&dead) {
+                Ok(()) => tracing::info!(
+                    count = dead.len(),
+                    "what containers used that are gone is removed"
+                ),
+                Err(refusal) => tracing::warn!(
+                    error = refusal.why,
+                    "what containers used that are gone is left for now"
+                ),
+            }
+        }
+        unsure
+    }
+
+    /// Made so and noted as fipd's, unless it is so already.
+    fn ensure_promiscuous(
+        &mut self,
+        netlink: &mut Netlink,
+        master: &str,
+    ) -> Result<(), CallRefusal> {
+        let link = existing(netlink, master)?;
+        if link.promiscuous {
+            return Ok(());
+        }
+        let noted = self.journal.note_promiscuous(master, Some(&self.boot));
+        noted.map_err(journal)?;
+        netlink
+            .set_promiscuous(link.index, true)
+            .map_err(|error| kernel(&format!("make {master} promiscuous"), &error))
+    }
+
+    fn route_one(
+        &self,
+        netlink: &mut Netlink,
+        address: IpAddr,
+        via: IpAddr,
+    ) -> Result<(), CallRefusal> {
+        let said = |error: &io::Error| kernel(&format!("route {address} to the container"), error);
+        let all = netlink
+            .routes(Family::of(address), MAIN_TABLE)
+            .map_err(|error| said(&error))?;
+        let there = all.iter().filter(|one| one.route.dst.contains(&via));
+        let near = there.max_by_key(|one| one.route.dst.prefix_len());
+        let interface = near.filter(|one| one.route.dst.prefix_len() > 0);
+        let Some(interface) = interface.and_then(|one| one.route.interface) else {
+            let why =
+                format!("this host has no route to {via}, over which {address} could be reached");
+            return Err(CallRefusal::later(why));
+        };
+        let own = IpNet::from(address);
+        for stale in all.iter().filter(|one| one.route.dst == own) {
+            if stale.route.interface == Some(interface) {
+                return Ok(());
+            }
+            if stale.route.protocol != self.protocol {
+                let why = format!(
+                    "this host has another route to {address}, which is not fipd's; remove it"
+                );
+                return Err(CallRefusal::later(why));
+            }
+            netlink.delete_listed(stale).map_err(|error| said(&error))?;
+        }
+        let route = Route {
+            protocol: self.protocol,
+            ..Route::over(interface, own)
+        };
+        netlink
+            .add_route(&route)
+            .map(drop)
+            .map_err(|error| said(&error))
+    }
+
+    fn take_away(&mut self, unused: &[HostUse]) -> Result<(), CallRefusal> {
+        let mut netlink = open()?;
+        for one in unused {
+            match one {
+                HostUse::Route(address) => self
+                    .unroute(&mut netlink, *address)
+                    .map_err(|error| kernel(&format!("remove the route to {address}"), &error))?,
+                HostUse::Vlan(vlan) => remove_vlan(&mut netlink, vlan)
+                    .map_err(|error| kernel(&format!("remove {}", vlan.name), &error))?,
+                HostUse::Promiscuous(master) => self.undo_promiscuous(&mut netlink, master)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn unroute(&self, netlink: &mut Netlink, address: IpAddr) -> io::Result<()> {
+        let own = IpNet::from(address);
+        let all = netlink.routes(Family::of(address), MAIN_TABLE)?;
+        let ours = |one: &&ListedRoute| one.route.dst == own && one.route.protocol == self.protocol;
+        for route in all.iter().filter(ours) {
+            netlink.delete_listed(route)?;
+        }
+        Ok(())
+    }
+
+    /// Only where fipd has made it so, and in this boot.
+    fn undo_promiscuous(&mut self, netlink: &mut Netlink, master: &str) -> Result<(), CallRefusal> {
+        let noted = self.journal.promiscuous().get(master);
+        let Some(noted) = noted else { return Ok(()) };
+        if *noted == self.boot
+            && let Some(link) = netlink
+                .find(master)
+                .map_err(|error| kernel(&format!("find {master}"), &error))?
+        {
+            netlink
+                .set_promiscuous(link.index, false)
+                .map_err(|error| kernel(&format!("make {master} no longer promiscuous"), &error))?;
+        }
+        self.journal.note_promiscuous(master, None).map_err(journal)
+    }
+
+    fn show(&self) {
+        let attachments = self.journal.attachments().len();
+        self.board.show_host(attachments, self.counts.len());
+    }
+}
+
+/// How long the host runs; zero where it does not say.
+pub fn since_boot() -> Duration {
+    let text = fs::read_to_string(UPTIME).unwrap_or_default();
+    let seconds = text
+        .split(' ')
+        .next()
+        .and_then(|one| one.parse::<f64>().ok());
+    Duration::try_from_secs_f64(seconds.unwrap_or_default()).unwrap_or_default()
+}
+
+/// The interface of the VLAN, whoever has made it; made if there is none. Answers its name.
+fn ensure_vlan(netlink: &mut Netlink, vlan: &VlanUse) -> Result<String, CallRefusal> {
+    let what = format!("make {}", vlan.name);
+    let master = existing(netlink, &vlan.master)?;
+    let all = netlink.list().map_err(|error| kernel(&what, &error))?;
+    if let Some(found) = all.iter().find(|link| is_vlan(link, &master, vlan.id)) {
+        if !found.up {
+            let up = netlink.set_up(found.index, true);
+            up.map_err(|error| kernel(&format!("set {} up", found.name), &error))?;
+        }
+        return Ok(found.name.clone());
+    }
+    if all.iter().any(|link| link.name == vlan.name) {
+        let (name, id, master) = (&vlan.name, vlan.id, &vlan.master);
+        let why = format!(
+            "this host has an interface {name} which is not VLAN {id} on {master}; rename it"
+        );
+        return Err(CallRefusal::later(why));
+    }
+    let made = netlink.create_vlan(&vlan.name, master.index, vlan.id, ALIAS);
+    made.map_err(|error| kernel(&what, &error))?;
+    Ok(vlan.name.clone())
+}
+
+fn is_vlan(link: &Link, master: &Link, wanted: u16) -> bool {
+    let tagged = matches!(&link.kind, Some(KindOfLink::Vlan { id, .. }) if *id == wanted);
+    tagged && link.parent == Some(master.index) && !link.parent_is_elsewhere
+}
+
+/// Only one that fipd has made.
+fn remove_vlan(netlink: &mut Netlink, vlan: &VlanUse) -> io::Result<()> {
+    let (Some(master), Some(link)) = (netlink.find(&vlan.master)?, netlink.find(&vlan.name)?)
+    else {
+        return Ok(());
+    };
+    if is_vlan(&link, &master, vlan.id) && link.alias.as_deref() == Some(ALIAS) {
+        netlink.delete(link.index)?;
+    }
+    Ok(())
+}
+
+fn existing(netlink: &mut Netlink, name: &str) -> Result<Link, CallRefusal> {
+    let found = netlink.find(name);
+    let found = found.map_err(|error| kernel(&format!("find {name}"), &error))?;
+    found.ok_or_else(|| {
+        let why =
+            format!("this host has no interface {name}, which the network names as its master");
+        CallRefusal::later(why)
+    })
+}
+
+fn open() -> Result<Netlink, CallRefusal> {
+    Netlink::open().map_err(|error| kernel("be asked", &error))
+}
+
+fn kernel(what: &str, error: &io::Error) -> CallRefusal {
+    CallRefusal::new(
+        fipd_cni::Code::IoFailure,
+        format!("the kernel could not {what}: {error}"),
+    )
+}
+
+fn journal(error: CniJournalError) -> CallRefusal {
+    CallRefusal::later(error.to_string())
+}
+
+/// Whether a namespace certainly is no more: its folder can be seen, and it is not in there. What a process is called by may be
+/// hidden from this one.
+fn is_gone(netns: &Path) -> bool {
+    is_seen(netns) && matches!(netns.try_exists(), Ok(false))
+}
+
+/// Whether this process sees the folder where the runtime keeps it.
+fn is_seen(netns: &Path) -> bool {
+    let folder = netns.parent().and_then(Path::to_str).unwrap_or_default();
+    NAMESPACES.contains(&folder) && matches!(Path::new(folder).try_exists(), Ok(true))
+}

@@ -1,0 +1,243 @@
+//! What this host remembers of attachments over a restart: a small file of its own, since a host that decides nothing has no other.
+//!
+//! A use is written down before it is made in the kernel and crossed out after it is gone, so that the file never has fewer than
+//! the kernel has of fipd's.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
+
+use redb::{Builder, Database, ReadableDatabase as _, ReadableTable as _, TableDefinition};
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::record::{AttachmentKey, AttachmentRecord};
+
+/// Key and value: JSON of [`AttachmentKey`] and [`AttachmentRecord`].
+const ATTACHMENTS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("attachments-1");
+/// Key: an interface that fipd has made promiscuous. Value: the boot in which it has.
+const PROMISCUOUS: TableDefinition<'_, &str, &str> = TableDefinition::new("promiscuous-1");
+/// Key: [`REPLAYED`].
+const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta-1");
+/// The last entry of the spool that was done.
+const REPLAYED: &str = "replayed";
+/// The file has some hundred kilobytes.
+const CACHE: usize = 1 << 20;
+
+/// Why something was not remembered.
+#[derive(Debug, thiserror::Error)]
+pub enum CniJournalError {
+    #[error("the journal of attachments: {0}")]
+    Redb(Box<redb::Error>),
+    #[error("a row of the journal of attachments is of another version of fipd, or damaged: {0}")]
+    Row(serde_json::Error),
+}
+
+impl<E: Into<redb::Error>> From<E> for CniJournalError {
+    fn from(error: E) -> Self {
+        Self::Redb(Box::new(error.into()))
+    }
+}
+
+/// The file, and all that is in it. Its methods wait for the disk.
+pub struct CniJournal {
+    database: Database,
+    attachments: BTreeMap<AttachmentKey, AttachmentRecord>,
+    promiscuous: BTreeMap<String, String>,
+    replayed: u64,
+}
+
+impl CniJournal {
+    /// Opens it, or makes it.
+    pub fn open(path: &Path) -> Result<Self, CniJournalError> {
+        let database = Builder::new().set_cache_size(CACHE).create(path)?;
+        let txn = database.begin_write()?;
+        txn.open_table(ATTACHMENTS)?;
+        txn.open_table(PROMISCUOUS)?;
+        txn.open_table(META)?;
+        txn.commit()?;
+        let mut journal = Self {
+            database,
+            attachments: BTreeMap::new(),
+            promiscuous: BTreeMap::new(),
+            replayed: 0,
+        };
+        journal.read()?;
+        Ok(journal)
+    }
+
+    fn read(&mut self) -> Result<(), CniJournalError> {
+        let txn = self.database.begin_read()?;
+        for row in txn.open_table(ATTACHMENTS)?.iter()? {
+            let (key, record) = row?;
+            self.attachments
+                .insert(decode(key.value())?, decode(record.value())?);
+        }
+        for row in txn.open_table(PROMISCUOUS)?.iter()? {
+            let (name, boot) = row?;
+            let (name, boot) = (name.value().to_owned(), boot.value().to_owned());
+            self.promiscuous.insert(name, boot);
+        }
+        let replayed = txn.open_table(META)?.get(REPLAYED)?;
+        self.replayed = replayed.map_or(0, |number| number.value());
+        Ok(())
+    }
+
+    pub fn attachments(&self) -> &BTreeMap<AttachmentKey, AttachmentRecord> {
+        &self.attachments
+    }
+
+    /// Interfaces that fipd has made promiscuous, and in which boot.
+    pub fn promiscuous(&self) -> &BTreeMap<String, String> {
+        &self.promiscuous
+    }
+
+    /// The last entry of the spool that was done; 0: none.
+    pub fn replayed(&self) -> u64 {
+        self.replayed
+    }
+
+    /// Writes an attachment down.
+    pub fn put(
+        &mut self,
+        key: AttachmentKey,
+        record: AttachmentRecord,
+    ) -> Result<(), CniJournalError> {
+        if self.attachments.get(&key) == Some(&record) {
+            return Ok(());
+        }
+        let row = (encode(&key)?, encode(&record)?);
+        self.commit(|txn| {
+            let mut table = txn.open_table(ATTACHMENTS)?;
+            table.insert(&*row.0, &*row.1)?;
+            Ok(())
+        })?;
+        self.attachments.insert(key, record);
+        Ok(())
+    }
+
+    /// Crosses attachments out.
+    pub fn remove(&mut self, keys: &BTreeSet<AttachmentKey>) -> Result<(), CniJournalError> {
+        let there = keys
+            .iter()
+            .filter(|key| self.attachments.contains_key(*key));
+        let rows = there.map(encode).collect::<Result<Vec<_>, _>>()?;
+        if rows.is_empty() {
+            return Ok(());
+        }
+        self.commit(|txn| {
+            let mut table = txn.open_table(ATTACHMENTS)?;
+            for row in &rows {
+                table.remove(&**row)?;
+            }
+            Ok(())
+        })?;
+        self.attachments.retain(|key, _| !keys.contains(key));
+        Ok(())
+    }
+
+    /// Notes that fipd makes the interface promiscuous, or does so no more.
+    pub fn note_promiscuous(
+        &mut self,
+        name: &str,
+        boot: Option<&str>,
+    ) -> Result<(), CniJournalError> {
+        if self.promiscuous.get(name).map(String::as_str) == boot {
+            return Ok(());
+        }
+        self.commit(|txn| {
+            let mut table = txn.open_table(PROMISCUOUS)?;
+            match boot {
+                Some(boot) => drop(table.insert(name, boot)?),
+                None => drop(table.remove(name)?),
+            }
+            Ok(())
+        })?;
+        match boot {
+            Some(boot) => drop(self.promiscuous.insert(name.to_owned(), boot.to_owned())),
+            None => drop(self.promiscuous.remove(name)),
+        }
+        Ok(())
+    }
+
+    /// Notes the last entry of the spool that was done.
+    pub fn note_replayed(&mut self, number: u64) -> Result<(), CniJournalError> {
+        if number == self.replayed {
+            return Ok(());
+        }
+        self.commit(|txn| {
+            txn.open_table(META)?.insert(REPLAYED, number)?;
+            Ok(())
+        })?;
+        self.replayed = number;
+        Ok(())
+    }
+
+    fn commit(
+        &self,
+        write: impl FnOnce(&redb::WriteTransaction) -> Result<(), CniJournalError>,
+    ) -> Result<(), CniJournalError> {
+        let txn = self.database.begin_write()?;
+        write(&txn)?;
+        txn.commit()?;
+        Ok(())
+    }
+}
+
+fn encode<T: Serialize>(value: &T) -> Result<Vec<u8>, CniJournalError> {
+    serde_json::to_vec(value).map_err(CniJournalError::Row)
+}
+
+fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CniJournalError> {
+    serde_json::from_slice(bytes).map_err(CniJournalError::Row)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cni::{
+        record::{HostUse, PodOwner, VlanUse},
+        testing::key,
+    };
+
+    #[test]
+    fn what_was_written_is_found_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("cni.redb");
+        let record = AttachmentRecord {
+            boot: "b".into(),
+            netns: "/run/netns/a".into(),
+            uses: vec![
+                HostUse::Vlan(VlanUse {
+                    master: "eth0".into(),
+                    id: 10,
+                    name: "eth0.10".into(),
+                }),
+                HostUse::Promiscuous("eth0".into()),
+                HostUse::Route("10.0.0.5".parse().unwrap()),
+            ],
+            pod: Some(PodOwner {
+                cluster: "c".into(),
+                namespace: "n".into(),
+                uid: "u".into(),
+                objects: vec!["web-0".into()],
+            }),
+        };
+        let mut journal = CniJournal::open(&path).unwrap();
+        journal.put(key("a"), record.clone()).unwrap();
+        journal.put(key("b"), record.clone()).unwrap();
+        journal.remove(&[key("b"), key("c")].into()).unwrap();
+        journal.note_promiscuous("eth0", Some("b")).unwrap();
+        journal.note_promiscuous("eth1", Some("b")).unwrap();
+        journal.note_promiscuous("eth1", None).unwrap();
+        journal.note_replayed(7).unwrap();
+        drop(journal);
+        let journal = CniJournal::open(&path).unwrap();
+        assert_eq!(journal.attachments(), &[(key("a"), record)].into());
+        assert_eq!(
+            journal.promiscuous(),
+            &[("eth0".to_owned(), "b".to_owned())].into()
+        );
+        assert_eq!(journal.replayed(), 7);
+    }
+}

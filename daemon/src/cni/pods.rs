@@ -1,0 +1,470 @@
+//! Containers that are pods: their addresses are FlatNetworkIPs, which the fipd that decides fills.
+//!
+//! The node gets and watches one FlatNetworkIP by its name, gets its subnet, and says in its status that the pod has the address.
+
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use fipd_cni::{Code, named_args};
+use fipd_core::Text;
+use fipd_crds::flat_network::{
+    FlatNetworkIP, FlatNetworkIPStatus, FlatNetworkSubnet,
+    names::{CHOSEN_MAC, FURTHER_INTERFACES, IPV6TO4},
+};
+use futures::{StreamExt as _, future::select_all};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::{
+    Api,
+    api::{WatchEvent, WatchParams},
+};
+use serde_json::json;
+
+use super::{attach::PodAddress, record::PodOwner, refusal::CallRefusal};
+use crate::{
+    clusters::ClusterSession,
+    connected::Connected,
+    controller::client::{Patch, Remote, Target},
+    validation::flat_network::{interfaces::InterfaceId, subnet::FlatSubnet},
+};
+
+/// Phases of a FlatNetworkIP.
+const ACTIVE: &str = "Active";
+const FAILED: &str = "Failed";
+const API: &str = "apis/flatnetwork.pandaria.io/v1";
+/// Of `CNI_ARGS`.
+const UID: &str = "K8S_POD_UID";
+/// How long an address is waited for; runtimes ask again for minutes. As long as the original tries.
+const ADDRESS_WITHIN: Duration = Duration::from_secs(30);
+/// The longest watch of one object, in seconds; then it is read again.
+const WATCH: u32 = 20;
+/// Before a server is asked again that has refused or cut off a watch.
+const AGAIN: Duration = Duration::from_millis(500);
+
+/// The clusters whose pods this host runs.
+pub type PodSites = Connected<PodSite>;
+
+/// One of them, while its session lasts.
+pub struct PodSite {
+    pub session: ClusterSession,
+    /// The namespace of the subnets.
+    pub subnets: Text,
+}
+
+/// A pod, as the runtime names it in `CNI_ARGS`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodName {
+    pub namespace: String,
+    pub name: String,
+    pub uid: String,
+}
+
+/// What a pod gets on one interface.
+pub struct PodInterfaceAddresses {
+    pub owner: PodOwner,
+    pub first: PodAddress,
+    /// The other family's.
+    pub others: Vec<PodAddress>,
+}
+
+impl PodName {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// What is missing: without the UID nobody could tell a pod from an earlier one of its name.
+    pub fn read(args: &str) -> Result<Self, CallRefusal> {
+        let wrong = |why: String| CallRefusal::new(Code::InvalidEnvironment, why);
+        let named = named_args(args).map_err(wrong)?;
+        let of = |key: &str| named.get(key).map(|value| (*value).to_owned());
+        let read = (of("K8S_POD_NAMESPACE"), of("K8S_POD_NAME"), of(UID));
+        let (Some(namespace), Some(name), Some(uid)) = read else {
+            let needed = "CNI_ARGS needs K8S_POD_NAMESPACE, K8S_POD_NAME and K8S_POD_UID where the configuration has no ipam.pools";
+            return Err(wrong(needed.to_owned()));
+        };
+        Ok(Self {
+            namespace,
+            name,
+            uid,
+        })
+    }
+}
+
+/// The addresses of a pod on the interface, once it has them: in the one cluster that knows this pod.
+pub async fn find(
+    sites: &PodSites,
+    pod: &PodName,
+    ifname: &str,
+) -> Result<PodInterfaceAddresses, CallRefusal> {
+    let sites = sites.all();
+    if sites.is_empty() {
+        let why = "no cluster with flat-network is connected yet, of which this host is a node";
+        return Err(CallRefusal::later(why));
+    }
+    let mut looking: Vec<_> = sites
+        .iter()
+        .map(|(name, site)| Box::pin(find_in(name, site, pod, ifname)))
+        .collect();
+    let mut last = None;
+    while !looking.is_empty() {
+        let (found, _, rest) = select_all(looking).await;
+        match found {
+            Ok(found) => return Ok(found),
+            // Who knows the pod says more than who does not.
+            Err(refusal) if last.is_none() || refusal.knows_pod => last = Some(refusal),
+            Err(_) => {}
+        }
+        looking = rest;
+    }
+    Err(last.map_or_else(
+        || CallRefusal::later("no cluster answers"),
+        |last| last.refusal,
+    ))
+}
+
+/// Why a cluster has no address for a pod.
+struct NotThere {
+    /// Whether the cluster has an object of this pod.
+    knows_pod: bool,
+    refusal: CallRefusal,
+}
+
+async fn find_in(
+    cluster: &Text,
+    site: &Arc<PodSite>,
+    pod: &PodName,
+    ifname: &str,
+) -> Result<PodInterfaceAddresses, NotThere> {
+    let object = async |name: &str| {
+        let mut wait = AddressWait::new(cluster, site, pod, name);
+        let waited = tokio::time::timeout(ADDRESS_WITHIN, wait.run()).await;
+        waited.unwrap_or_else(|_| Err(wait.late()))
+    };
+    // That of the originals says which others there are.
+    let base = object(&pod.name).await?;
+    let names = names(&base.metadata, &pod.name, ifname).map_err(|why| NotThere {
+        knows_pod: true,
+        refusal: CallRefusal::new(Code::InvalidEnvironment, why),
+    })?;
+    let mut addresses = Vec::new();
+    for name in &names {
+        let read;
+        let ip = match *name == pod.name {
+            true => &base,
+            false => {
+                read = object(name).await?;
+                &read
+            }
+        };
+        addresses.push(address(site, ip).await?);
+    }
+    let mut addresses = addresses.into_iter();
+    let first = addresses.next().ok_or_else(|| NotThere {
+        knows_pod: true,
+        refusal: CallRefusal::later("the pod has no address"),
+    })?;
+    Ok(PodInterfaceAddresses {
+        owner: PodOwner {
+            cluster: cluster.to_string(),
+            namespace: pod.namespace.clone(),
+            uid: pod.uid.clone(),
+            objects: names,
+        },
+        first,
+        others: addresses.collect(),
+    })
+}
+
+/// Names of the FlatNetworkIPs of an interface, by what that of the pod's first one says of further ones.
+fn names(base: &ObjectMeta, pod: &str, ifname: &str) -> Result<Vec<String>, String> {
+    let annotations = base.annotations.as_ref();
+    let further = annotations.and_then(|all| all.get(FURTHER_INTERFACES));
+    let further = further.map(String::as_str).unwrap_or_default();
+    let further: Vec<InterfaceId> = InterfaceId::read_list(further);
+    let is_further = further
+        .iter()
+        .any(|one| one.name == ifname && !one.is_partner);
+    let own = InterfaceId {
+        name: if is_further { ifname } else { "" }.to_owned(),
+        is_partner: false,
+    };
+    let partner = InterfaceId {
+        is_partner: true,
+        ..own.clone()
+    };
+    let with_partner = further.contains(&partner).then_some(partner);
+    let all = [own].into_iter().chain(with_partner);
+    all.map(|one| {
+        one.object_name("metadata.annotations", pod)
+            .map_err(|wrong| wrong.to_string())
+    })
+    .collect()
+}
+
+/// One FlatNetworkIP that is waited for.
+struct AddressWait<'w> {
+    site: &'w PodSite,
+    cluster: &'w str,
+    pod: &'w PodName,
+    name: &'w str,
+    /// What was seen last.
+    seen: Option<FlatNetworkIP>,
+    error: Option<String>,
+}
+
+impl<'w> AddressWait<'w> {
+    fn new(cluster: &'w str, site: &'w PodSite, pod: &'w PodName, name: &'w str) -> Self {
+        Self {
+            site,
+            cluster,
+            pod,
+            name,
+            seen: None,
+            error: None,
+        }
+    }
+
+    /// Until the object is this pod's and has an address, or says why it has none.
+    async fn run(&mut self) -> Result<FlatNetworkIP, NotThere> {
+        let api: Api<FlatNetworkIP> =
+            Api::namespaced(self.site.session.client.clone(), &self.pod.namespace);
+        loop {
+            let read = self
+                .site
+                .session
+                .call("read a FlatNetworkIP", api.get_opt(self.name));
+            match read.await {
+                Ok(found) => {
+                    let version = found
+                        .as_ref()
+                        .and_then(|ip| ip.metadata.resource_version.clone());
+                    self.error = None;
+                    if let Some(ended) = self.judge(found) {
+                        return ended;
+                    }
+                    // One that is not there yet is watched from its creation on.
+                    let from = version.unwrap_or_else(|| "0".to_owned());
+                    if let Some(ended) = self.watch(&api, &from).await {
+                        return ended;
+                    }
+                }
+                Err(error) => {
+                    self.error = Some(error.to_string());
+                    tokio::time::sleep(AGAIN).await;
+                }
+            }
+        }
+    }
+
+    /// `None`: the object is to be read again.
+    async fn watch(
+        &mut self,
+        api: &Api<FlatNetworkIP>,
+        from: &str,
+    ) -> Option<Result<FlatNetworkIP, NotThere>> {
+        let only = format!("metadata.name={}", self.name);
+        let params = WatchParams::default().fields(&only).timeout(WATCH);
+        let stream = self
+            .site
+            .session
+            .call("watch a FlatNetworkIP", api.watch(&params, from));
+        let mut stream = match stream.await {
+            Ok(stream) => Box::pin(stream),
+            Err(error) => {
+                self.error = Some(error.to_string());
+                tokio::time::sleep(AGAIN).await;
+                return None;
+            }
+        };
+        while let Some(event) = stream.next().await {
+            let found = match event {
+                Ok(WatchEvent::Added(ip) | WatchEvent::Modified(ip)) => Some(ip),
+                Ok(WatchEvent::Deleted(_)) => None,
+                Ok(WatchEvent::Bookmark(_)) => continue,
+                Ok(WatchEvent::Error(_)) | Err(_) => {
+                    tokio::time::sleep(AGAIN).await;
+                    return None;
+                }
+            };
+            if let Some(ended) = self.judge(found) {
+                return Some(ended);
+            }
+        }
+        None
+    }
+
+    /// Notes what was seen; `None`: it is waited for further.
+    fn judge(&mut self, found: Option<FlatNetworkIP>) -> Option<Result<FlatNetworkIP, NotThere>> {
+        let ip = found.filter(|ip| ip.spec.pod_id == self.pod.uid);
+        let status = ip
+            .as_ref()
+            .and_then(|ip| ip.status.clone())
+            .unwrap_or_default();
+        self.seen = ip;
+        let terminating = |ip: &FlatNetworkIP| ip.metadata.deletion_timestamp.is_some();
+        let there = self.seen.clone().filter(|ip| !terminating(ip))?;
+        if !status.addr.is_empty() {
+            return Some(Ok(there));
+        }
+        (status.phase == FAILED).then(|| Err(self.not_there(&status)))
+    }
+
+    fn late(&self) -> NotThere {
+        let status = self.seen.as_ref().and_then(|ip| ip.status.clone());
+        self.not_there(&status.unwrap_or_default())
+    }
+
+    fn not_there(&self, status: &FlatNetworkIPStatus) -> NotThere {
+        let object = format!("FlatNetworkIP {}/{}", self.pod.namespace, self.name);
+        let (cluster, uid) = (self.cluster, &self.pod.uid);
+        let why = match (&self.seen, &self.error) {
+            (_, Some(error)) => format!("cluster {cluster}: {error}"),
+            (None, None) => format!(
+                "cluster {cluster} has no {object} of the pod with uid {uid}: has the pod the annotations of flat-network, and does fipd serve the cluster?"
+            ),
+            (Some(_), None) if !status.failure_message.is_empty() => {
+                format!("{object} in cluster {cluster}: {}", status.failure_message)
+            }
+            (Some(_), None) => format!("{object} in cluster {cluster} has no address yet"),
+        };
+        NotThere {
+            knows_pod: self.seen.is_some(),
+            refusal: CallRefusal::later(why),
+        }
+    }
+}
+
+/// The address of an object, and its subnet.
+async fn address(site: &PodSite, ip: &FlatNetworkIP) -> Result<PodAddress, NotThere> {
+    let refuse = |why: String| NotThere {
+        knows_pod: true,
+        refusal: CallRefusal::later(why),
+    };
+    let status = ip.status.clone().unwrap_or_default();
+    let api: Api<FlatNetworkSubnet> = Api::namespaced(site.session.client.clone(), &site.subnets);
+    let name = &ip.spec.subnet;
+    let read = site.session.call("read a FlatNetworkSubnet", api.get(name));
+    let subnet = read.await.map_err(|error| refuse(error.to_string()))?;
+    let subnet = FlatSubnet::read(&subnet.spec)
+        .map_err(|wrong| refuse(format!("FlatNetworkSubnet {name}: {wrong}")))?;
+    let address = status.addr.parse();
+    let address =
+        address.map_err(|_| refuse(format!("status.addr {:?} is no address", status.addr)))?;
+    let annotations = ip.metadata.annotations.as_ref();
+    let annotation = |key: &str| annotations.and_then(|all| all.get(key));
+    let mac = Some(status.mac).filter(|mac| !mac.is_empty());
+    Ok(PodAddress {
+        subnet,
+        address,
+        with_6to4: annotation(IPV6TO4).is_some_and(|value| !value.is_empty()),
+        mac: mac.or_else(|| annotation(CHOSEN_MAC).cloned()),
+    })
+}
+
+/// Says in the status of each object that the pod has the address; not if the object is another pod's by now.
+pub async fn activate(sites: &PodSites, owner: &PodOwner, mac: &str) -> Result<(), CallRefusal> {
+    let site = site_of(sites, owner)?;
+    let remote = Remote::new(site.session.client.clone());
+    for name in &owner.objects {
+        let patch = json!([
+            { "op": "test", "path": "/spec/podId", "value": owner.uid },
+            { "op": "add", "path": "/status/mac", "value": mac },
+            { "op": "add", "path": "/status/phase", "value": ACTIVE },
+        ]);
+        let target = target(owner, name);
+        let patched =
+            remote.patch_status_seen::<serde::de::IgnoredAny>(&target, Patch::Json, &patch);
+        patched
+            .await
+            .map_err(|error| CallRefusal::later(error.to_string()))?;
+    }
+    Ok(())
+}
+
+/// Whether the objects are still this pod's; `None`: the cluster does not say.
+pub async fn is_owned(sites: &PodSites, owner: &PodOwner) -> Option<bool> {
+    let site = site_of(sites, owner).ok()?;
+    let api: Api<FlatNetworkIP> = Api::namespaced(site.session.client.clone(), &owner.namespace);
+    for name in &owner.objects {
+        let read = site.session.call("read a FlatNetworkIP", api.get_opt(name));
+        let found = read.await.ok()?;
+        if found.is_none_or(|ip| ip.spec.pod_id != owner.uid) {
+            return Some(false);
+        }
+    }
+    Some(true)
+}
+
+fn site_of(sites: &PodSites, owner: &PodOwner) -> Result<Arc<PodSite>, CallRefusal> {
+    let mut all = sites.all().into_iter();
+    let found = all.find(|(name, _)| **name == *owner.cluster);
+    found.map(|(_, site)| site).ok_or_else(|| {
+        let why = format!("cluster {} is not connected now", owner.cluster);
+        CallRefusal::later(why)
+    })
+}
+
+fn target(owner: &PodOwner, name: &str) -> Target {
+    Target {
+        api: API,
+        plural: "flatnetworkips",
+        namespace: owner.namespace.clone(),
+        name: name.to_owned(),
+    }
+}
+
+/// Has this host answer for pods of a cluster until the session ends.
+pub async fn serve(sites: &PodSites, session: ClusterSession, subnets: Text) {
+    let (name, cancel) = (Text::clone(&session.name), session.cancel.clone());
+    let site = Arc::new(PodSite { session, subnets });
+    let there: Weak<PodSite> = Arc::downgrade(&site);
+    sites.add(&name, there);
+    cancel.cancelled().await;
+    drop(site);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn base(further: &str) -> ObjectMeta {
+        ObjectMeta {
+            annotations: Some(BTreeMap::from([(
+                FURTHER_INTERFACES.to_owned(),
+                further.to_owned(),
+            )])),
+            ..ObjectMeta::default()
+        }
+    }
+
+    #[test]
+    fn an_interface_has_the_objects_that_the_first_one_names() {
+        let of = |further: &str, ifname: &str| names(&base(further), "web-0", ifname).unwrap();
+        assert_eq!(
+            names(&ObjectMeta::default(), "web-0", "eth1").unwrap(),
+            ["web-0"]
+        );
+        assert_eq!(of("eth2", "eth1"), ["web-0"]);
+        let further = of("eth2 eth2/partner /partner", "eth2");
+        assert_eq!(further.len(), 2);
+        assert!(
+            further.iter().all(|name| name.starts_with("web-0.if-")),
+            "{further:?}"
+        );
+        let dual = of("eth2 /partner", "eth1");
+        assert_eq!(dual[0], "web-0");
+        assert_eq!(dual.len(), 2);
+        assert_eq!(of("eth2 /partner", "eth2").len(), 1);
+    }
+
+    #[test]
+    fn a_pod_without_its_uid_is_refused() {
+        let read = PodName::read("K8S_POD_NAMESPACE=n;K8S_POD_NAME=p;K8S_POD_UID=u").unwrap();
+        assert_eq!((&*read.namespace, &*read.name, &*read.uid), ("n", "p", "u"));
+        let error = PodName::read("K8S_POD_NAMESPACE=n;K8S_POD_NAME=p").unwrap_err();
+        assert_eq!(error.code, Code::InvalidEnvironment);
+        assert!(error.why.contains(UID));
+    }
+}

@@ -1,0 +1,411 @@
+//! Answers what plugins ask.
+
+use std::{collections::BTreeSet, path::PathBuf, sync::Arc, time::Instant};
+
+use fipd_cni::{
+    Answer, Ask, CniError, Code, NEWEST, NetConf, Reply, Step, Verb,
+    attachment::{Attachment, Made},
+    named_args, spool, version,
+};
+use tokio::sync::Mutex;
+
+use super::{
+    attach,
+    board::CniBoard,
+    host::HostState,
+    pods::{self, PodName, PodSites},
+    record::{AttachmentKey, AttachmentRecord, HostUse},
+    refusal::CallRefusal,
+    standalone::ContainerLeases,
+};
+
+/// Where the plugin leaves the deletions that nobody took.
+pub const SPOOL: &str = "/var/lib/fipd-cni/spool";
+/// The most addresses of an attachment that a probe finds taken before the call fails.
+const PROBES: usize = 8;
+
+/// What this host is to plugins.
+pub struct CniService {
+    /// `None`: this host decides nothing, and gives no addresses of pools.
+    leases: Option<ContainerLeases>,
+    sites: PodSites,
+    /// One change of the host's interfaces and routes at a time.
+    host: Arc<Mutex<HostState>>,
+    spool: PathBuf,
+    board: CniBoard,
+}
+
+impl CniService {
+    pub fn new(
+        leases: Option<ContainerLeases>,
+        sites: PodSites,
+        host: HostState,
+        spool: PathBuf,
+        board: CniBoard,
+    ) -> Self {
+        Self {
+            leases,
+            sites,
+            host: Arc::new(Mutex::new(host)),
+            spool,
+            board,
+        }
+    }
+
+    /// The answer to what a plugin sent.
+    pub async fn answer(&self, text: &[u8]) -> Answer {
+        let reply = match serde_json::from_slice::<Ask>(text) {
+            Ok(ask) => self.timed(&ask).await,
+            Err(error) => Reply::Error(CniError::new(
+                NEWEST,
+                Code::DecodingFailure,
+                "fipd does not take the call",
+                error.to_string(),
+            )),
+        };
+        let replayed = self.host.lock().await.replayed();
+        Answer { reply, replayed }
+    }
+
+    async fn timed(&self, ask: &Ask) -> Reply {
+        let began = Instant::now();
+        let reply = self.reply(ask).await.unwrap_or_else(Reply::Error);
+        self.board.note(ask.command, &reply, began.elapsed());
+        reply
+    }
+
+    async fn reply(&self, ask: &Ask) -> Result<Reply, CniError> {
+        if ask.command == Verb::Version {
+            return version(ask.config.get()).map(Reply::Output);
+        }
+        // What was to be deleted while fipd was away comes before everything else.
+        self.replay().await;
+        let conf = NetConf::parse(ask.config.get(), ask.command)?;
+        let call = Call {
+            key: AttachmentKey {
+                network: conf.name.clone(),
+                container_id: ask.container_id.clone(),
+                ifname: ask.ifname.clone(),
+            },
+            conf,
+            ask,
+        };
+        tracing::debug!(command = %ask.command, network = call.conf.name, container = ask.container_id, "a CNI plugin asks");
+        let done = match ask.command {
+            Verb::Add => self.add(&call).await,
+            Verb::Del => self.delete(&call.key).await.map(|()| done()),
+            Verb::Check => self.check(&call).await.map(|()| done()),
+            Verb::Gc => self.collect(&call.conf).await.map(|()| done()),
+            Verb::Status => self.status(&call.conf).map(|()| done()),
+            Verb::Version => Ok(done()),
+        };
+        done.map_err(|refusal| refusal.to_error(&call.conf.cni_version))
+    }
+
+    async fn add(&self, call: &Call<'_>) -> Result<Reply, CallRefusal> {
+        match &call.ask.step {
+            Step::Begin => self.begin(call).await,
+            Step::Probed(results) => {
+                let leases = self.pools()?;
+                if results.len() > PROBES {
+                    let why = format!("at most {PROBES} results of probes are taken");
+                    return Err(CallRefusal::new(Code::DecodingFailure, why));
+                }
+                leases.probed(&call.key, results).await?;
+                self.begin(call).await
+            }
+            Step::Made(made) => self.made(call, made).await.map(|()| done()),
+        }
+    }
+
+    /// Says what the plugin is to make, once the host has what that needs.
+    async fn begin(&self, call: &Call<'_>) -> Result<Reply, CallRefusal> {
+        let (attachment, record) = match call.conf.is_standalone() {
+            true => self.of_pools(call).await?,
+            false => self.of_pod(call).await?,
+        };
+        let Some(record) = record else {
+            return Ok(Reply::Attachment(Box::new(attachment)));
+        };
+        let key = call.key.clone();
+        let parent = self.on_host(move |host| host.acquire(key, record)).await?;
+        let mut attachment = attachment;
+        if let Some(parent) = parent {
+            attachment.link.parent = parent;
+        }
+        Ok(Reply::Attachment(Box::new(attachment)))
+    }
+
+    async fn of_pools(
+        &self,
+        call: &Call<'_>,
+    ) -> Result<(Attachment, Option<AttachmentRecord>), CallRefusal> {
+        let leases = self.pools()?;
+        let named = named_args(&call.ask.args);
+        let named = named.map_err(|why| CallRefusal::new(Code::InvalidEnvironment, why))?;
+        let asked = call.conf.wanted(named.get("IP").copied());
+        let given = leases.allocate(&call.key, &call.conf, &asked).await?;
+        let (attachment, uses) = attach::of_pools(&call.conf, &given).map_err(|(field, why)| {
+            CallRefusal::new(Code::InvalidConfig, format!("{field}: {why}"))
+        })?;
+        let record = (!uses.is_empty()).then(|| AttachmentRecord {
+            boot: leases.boot.to_string(),
+            netns: call.ask.netns.clone(),
+            uses,
+            pod: None,
+        });
+        Ok((attachment, record))
+    }
+
+    async fn of_pod(
+        &self,
+        call: &Call<'_>,
+    ) -> Result<(Attachment, Option<AttachmentRecord>), CallRefusal> {
+        let pod = PodName::read(&call.ask.args)?;
+        let found = pods::find(&self.sites, &pod, &call.ask.ifname).await?;
+        let asked = call.conf.wanted(None);
+        let all = || [&found.first].into_iter().chain(&found.others);
+        if let Some(other) = asked.iter().find(|ip| all().all(|one| one.address != **ip)) {
+            let why = format!("runtimeConfig.ips: the pod's FlatNetworkIP does not have {other}");
+            return Err(CallRefusal::new(Code::InvalidConfig, why));
+        }
+        let (attachment, uses) =
+            attach::of_pod(&call.conf, &call.ask.ifname, &found.first, &found.others);
+        let boot = self.host.lock().await.boot().to_owned();
+        let record = AttachmentRecord {
+            boot,
+            netns: call.ask.netns.clone(),
+            uses,
+            pod: Some(found.owner),
+        };
+        Ok((attachment, Some(record)))
+    }
+
+    /// The interface is there: the host routes to it, and the cluster hears of it.
+    async fn made(&self, call: &Call<'_>, made: &Made) -> Result<(), CallRefusal> {
+        let record = self.host.lock().await.record(&call.key);
+        let Some(record) = record else {
+            // Without a record nothing of the host is used.
+            return match call.conf.is_standalone() {
+                true => Ok(()),
+                false => Err(CallRefusal::later(
+                    "the attachment is not known; add it again",
+                )),
+            };
+        };
+        if record
+            .uses
+            .iter()
+            .any(|one| matches!(one, HostUse::Route(_)))
+        {
+            let (uses, via) = (record.uses, made.first_interface.clone());
+            self.on_host(move |host| host.route(&uses, &via)).await?;
+        }
+        match &record.pod {
+            Some(owner) => pods::activate(&self.sites, owner, &made.mac).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Takes away what an attachment has. The address of a pod goes with the pod.
+    async fn delete(&self, key: &AttachmentKey) -> Result<(), CallRefusal> {
+        let keys = BTreeSet::from([key.clone()]);
+        self.on_host(move |host| host.release(&keys)).await?;
+        match &self.leases {
+            Some(leases) => leases.release(key, "CNI DEL").await,
+            None => Ok(()),
+        }
+    }
+
+    async fn check(&self, call: &Call<'_>) -> Result<(), CallRefusal> {
+        let gone = |what: &str| Err(CallRefusal::new(Code::NotAsMade, what));
+        if call.conf.is_standalone() {
+            return match self.pools()?.holds(&call.key) {
+                true => Ok(()),
+                false => gone("the address book has no address of this attachment"),
+            };
+        }
+        let record = self.host.lock().await.record(&call.key);
+        let Some(owner) = record.and_then(|record| record.pod) else {
+            return gone("fipd knows no such attachment on this host");
+        };
+        match pods::is_owned(&self.sites, &owner).await {
+            Some(true) => Ok(()),
+            Some(false) => gone("the FlatNetworkIP is not this pod's any more"),
+            None => Err(CallRefusal::later(format!(
+                "cluster {} does not answer",
+                owner.cluster
+            ))),
+        }
+    }
+
+    /// Takes away what is not among the valid attachments of the network; goes on after errors.
+    async fn collect(&self, conf: &NetConf) -> Result<(), CallRefusal> {
+        let Some(valid) = conf.valid() else {
+            let needed =
+                "cni.dev/valid-attachments is missing: GC takes away what it does not name";
+            return Err(CallRefusal::new(Code::InvalidConfig, needed));
+        };
+        let valid: BTreeSet<(&str, &str)> = valid
+            .iter()
+            .map(|one| (&*one.container_id, &*one.ifname))
+            .collect();
+        let network = conf.name.clone();
+        let mut known = self.host.lock().await.attachments(&network);
+        if let Some(leases) = &self.leases {
+            known.extend(leases.attachments(Some(&network)));
+        }
+        known.retain(|key| !valid.contains(&(&*key.container_id, &*key.ifname)));
+        let mut failed = Vec::new();
+        for key in &known {
+            if let Err(refusal) = self.delete(key).await {
+                failed.push(format!(
+                    "{}/{}: {}",
+                    key.container_id, key.ifname, refusal.why
+                ));
+            }
+        }
+        match failed.first() {
+            None => Ok(()),
+            Some(first) => {
+                let count = failed.len();
+                Err(CallRefusal::later(format!(
+                    "{count} attachments are left; the first: {first}"
+                )))
+            }
+        }
+    }
+
+    fn status(&self, conf: &NetConf) -> Result<(), CallRefusal> {
+        match (&self.leases, conf.is_standalone()) {
+            (Some(leases), true) => leases.status(conf),
+            (None, true) => Err(Self::decides_nothing(Code::NotAvailable)),
+            (_, false) if self.sites.all().is_empty() => {
+                let why = "no cluster with flat-network is connected, of which this host is a node";
+                Err(CallRefusal::new(Code::NotAvailable, why))
+            }
+            (_, false) => Ok(()),
+        }
+    }
+
+    /// Does what the spool has, in its order.
+    pub async fn replay(&self) {
+        let after = self.host.lock().await.replayed();
+        let entries = {
+            let spool = self.spool.clone();
+            let read = tokio::task::spawn_blocking(move || spool::entries_after(&spool, after));
+            match read.await {
+                Ok(Ok(entries)) => entries,
+                Ok(Err(error)) => {
+                    tracing::warn!(%error, "the spool of CNI deletions cannot be read; it is tried again at the next call");
+                    return;
+                }
+                Err(_) => return,
+            }
+        };
+        for (number, entry) in entries {
+            if let Err(refusal) = self.replay_one(number, entry).await {
+                tracing::warn!(
+                    number,
+                    error = refusal.why,
+                    "a CNI deletion of the spool is tried again at the next call"
+                );
+                return;
+            }
+        }
+    }
+
+    async fn replay_one(&self, number: u64, entry: spool::Entry) -> Result<(), CallRefusal> {
+        match entry {
+            spool::Entry::Ask(ask) => match NetConf::parse(ask.config.get(), ask.command) {
+                Ok(conf) => {
+                    self.delete(&AttachmentKey {
+                        network: conf.name,
+                        container_id: ask.container_id.clone(),
+                        ifname: ask.ifname.clone(),
+                    })
+                    .await?;
+                    self.board.replayed();
+                }
+                Err(error) => {
+                    tracing::warn!(number, %error, "a CNI deletion of the spool makes no sense and is left out")
+                }
+            },
+            spool::Entry::Malformed(why) => {
+                tracing::warn!(
+                    number,
+                    why,
+                    "a CNI deletion of the spool cannot be read and is left out"
+                );
+            }
+        }
+        self.on_host(move |host| host.note_replayed(number)).await
+    }
+
+    /// Removes what is left of containers that are gone.
+    pub async fn sweep(&self) {
+        let host = Arc::clone(&self.host);
+        let swept = tokio::task::spawn_blocking(move || host.blocking_lock().sweep());
+        for (key, owner) in swept.await.unwrap_or_default() {
+            if pods::is_owned(&self.sites, &owner).await == Some(false) {
+                self.warn_about("a pod that is gone", &key, self.delete(&key).await);
+            }
+        }
+    }
+
+    /// Frees what containers of an earlier boot have of the address book.
+    pub async fn forget_earlier_boots(&self) {
+        let Some(leases) = &self.leases else { return };
+        for key in leases.of_earlier_boots() {
+            self.warn_about("an earlier boot", &key, self.delete(&key).await);
+        }
+    }
+
+    fn warn_about(&self, whose: &str, key: &AttachmentKey, done: Result<(), CallRefusal>) {
+        let (network, container) = (&key.network, &key.container_id);
+        match done {
+            Ok(()) => tracing::info!(network, container, "what {whose} had is free"),
+            Err(refusal) => {
+                let error = refusal.why;
+                tracing::warn!(
+                    network,
+                    container,
+                    error,
+                    "what {whose} had is kept for now"
+                );
+            }
+        }
+    }
+
+    async fn on_host<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut HostState) -> Result<T, CallRefusal> + Send + 'static,
+    ) -> Result<T, CallRefusal> {
+        let host = Arc::clone(&self.host);
+        let done = tokio::task::spawn_blocking(move || work(&mut host.blocking_lock()));
+        done.await
+            .unwrap_or_else(|_| Err(CallRefusal::later("fipd is stopping; ask again")))
+    }
+
+    fn pools(&self) -> Result<&ContainerLeases, CallRefusal> {
+        self.leases
+            .as_ref()
+            .ok_or_else(|| Self::decides_nothing(Code::InvalidConfig))
+    }
+
+    fn decides_nothing(code: Code) -> CallRefusal {
+        let why = "ipam.pools: fipd has role = \"agent\" on this host and gives no addresses of pools; name none";
+        CallRefusal::new(code, why)
+    }
+}
+
+/// One question.
+struct Call<'a> {
+    key: AttachmentKey,
+    conf: NetConf,
+    ask: &'a Ask,
+}
+
+fn done() -> Reply {
+    Reply::Output(String::new())
+}

@@ -1,0 +1,101 @@
+//! The socket that CNI plugins ask, for uid 0 only.
+
+use std::{io, sync::Arc, time::Duration};
+
+use fipd_cni::{Answer, CniError, Code, MAX_MESSAGE, NEWEST, Reply};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::UnixStream,
+    sync::Semaphore,
+    task::JoinSet,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::service::CniService;
+use crate::sockets::{self, Listening};
+
+/// Mode of the socket's file where the daemon makes it.
+pub const MODE: u32 = 0o600;
+/// Calls at once; more wait in the socket's queue.
+const AT_ONCE: usize = 64;
+/// How long a plugin may take to send its question, and to take the answer.
+const DEADLINE: Duration = Duration::from_secs(10);
+/// How long an answer may take: less than the plugin waits.
+const WORK: Duration = Duration::from_secs(50);
+/// How long calls that were taken have to end when the daemon stops.
+const DRAIN: Duration = Duration::from_secs(2);
+/// Before the next call is taken when the system has no more descriptors.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Serves until `stop`. What was not taken by then stays in the queue where the socket outlives the daemon.
+pub async fn serve(socket: Listening, uid: u32, service: Arc<CniService>, stop: CancellationToken) {
+    let (listener, file) = socket.into_parts();
+    let places = Arc::new(Semaphore::new(AT_ONCE));
+    let mut calls = JoinSet::new();
+    loop {
+        let taken = async {
+            let place = Arc::clone(&places).acquire_owned().await;
+            (place, listener.accept().await)
+        };
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => break,
+            Some(_) = calls.join_next() => {}
+            (place, accepted) = taken => match accepted {
+                Ok((stream, _)) => {
+                    let service = Arc::clone(&service);
+                    calls.spawn(async move {
+                        let _place = place;
+                        if let Err(error) = call(stream, uid, &service).await {
+                            tracing::warn!(%error, "a call at the CNI socket was not answered");
+                        }
+                    });
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "no call can be taken at the CNI socket");
+                    tokio::time::sleep(PAUSE).await;
+                }
+            },
+        }
+    }
+    drop(listener);
+    let ended = async { while calls.join_next().await.is_some() {} };
+    // The plugin asks again whose call is cut off.
+    let _ = tokio::time::timeout(DRAIN, ended).await;
+    sockets::remove(file).await;
+}
+
+async fn call(mut stream: UnixStream, uid: u32, service: &CniService) -> io::Result<()> {
+    let peer = stream.peer_cred()?.uid();
+    let text = in_time(read(&mut stream)).await?;
+    let answer = match peer == uid {
+        true => tokio::time::timeout(WORK, service.answer(&text))
+            .await
+            .unwrap_or_else(|_| refused(Code::TryAgain, "it takes too long; ask again")),
+        false => refused(
+            Code::DecodingFailure,
+            &format!("only uid {uid} may ask here, not {peer}"),
+        ),
+    };
+    let text = serde_json::to_vec(&answer)?;
+    in_time(stream.write_all(&text)).await
+}
+
+async fn read(stream: &mut UnixStream) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    stream.take(MAX_MESSAGE).read_to_end(&mut text).await?;
+    Ok(text)
+}
+
+async fn in_time<T>(work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    let done = tokio::time::timeout(DEADLINE, work).await;
+    done.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+}
+
+fn refused(code: Code, why: &str) -> Answer {
+    let error = CniError::new(NEWEST, code, "fipd does not take the call", why);
+    Answer {
+        reply: Reply::Error(error),
+        replayed: 0,
+    }
+}

@@ -1,0 +1,293 @@
+//! Containers without Kubernetes: their addresses are from pools of the address book.
+//!
+//! The identity is what CNI calls an attachment by. The instance is the boot of the host: no container outlives one, so that
+//! what an earlier boot left is free once its runtime had the time to start it again.
+
+use std::{collections::BTreeSet, net::IpAddr, sync::Arc, time::Duration};
+
+use fipd_cni::{Code, NetConf, attachment::ProbeResult};
+use fipd_core::{
+    Allocate, Answer, Holder, Identity, Lease, LeaseFilter, LeaseState, Ledger, NameError, Pool,
+    ProbeVerdict, Probed, Refusal, RefusalClass, Release, ReleaseScope, Request, System, Text,
+    Want,
+};
+use ipnet::IpNet;
+
+use super::{attach::PoolAddress, record::AttachmentKey, refusal::CallRefusal};
+use crate::ipam::{Ipam, IpamError};
+
+/// Kind of the owner of such leases; its namespace is the name of the network.
+const KIND: &str = "Container";
+const ACTOR: &str = "cni";
+/// Leases in one step through the address book.
+const PAGE: usize = 500;
+/// How long after the boot of the host the leases of an earlier one are kept for containers that are started again.
+pub const RESTART_GRACE: Duration = Duration::from_secs(600);
+
+/// The address book, for containers of this host.
+#[derive(Clone)]
+pub struct ContainerLeases {
+    pub ipam: Ipam,
+    /// Of the host.
+    pub boot: Text,
+}
+
+impl ContainerLeases {
+    /// The addresses of an attachment, one of each pool of the configuration; the same ones when asked again.
+    pub async fn allocate(
+        &self,
+        key: &AttachmentKey,
+        conf: &NetConf,
+        asked: &[IpAddr],
+    ) -> Result<Vec<PoolAddress>, CallRefusal> {
+        let wants = self.ipam.read(|ledger| wants(ledger, conf, asked))?;
+        let request = Request::Allocate(Allocate {
+            holder: self.holder(key),
+            tenant: None,
+            wants,
+            waiting_since: None,
+            by_admin: false,
+            share: None,
+            probe: conf.probe,
+            actor: ACTOR.into(),
+        });
+        let answer = self.ipam.submit(request).await;
+        match answer.map_err(|error| refused(&error))? {
+            Answer::Granted { leases, .. } => Ok(self.ipam.read(|ledger| given(ledger, &leases))),
+            other => Err(CallRefusal::later(format!(
+                "the address book answered {other:?}"
+            ))),
+        }
+    }
+
+    /// Confirms what nobody else uses; what somebody does is given up.
+    pub async fn probed(
+        &self,
+        key: &AttachmentKey,
+        results: &[ProbeResult],
+    ) -> Result<(), CallRefusal> {
+        let identity = identity(key);
+        let leases = self.ipam.read(|ledger| ledger.leases_of(&identity));
+        for lease in leases
+            .iter()
+            .filter(|lease| lease.state == LeaseState::Probing)
+        {
+            let result = results.iter().find(|one| one.address == lease.key.address);
+            let Some(result) = result else { continue };
+            let verdict = match &result.user {
+                None => ProbeVerdict::Free,
+                Some(user) => ProbeVerdict::Taken {
+                    by: user.as_str().into(),
+                },
+            };
+            let probed = Request::Probed(Probed {
+                key: lease.key,
+                identity: identity.clone(),
+                verdict,
+                actor: ACTOR.into(),
+            });
+            let answer = self.ipam.submit(probed).await;
+            answer.map_err(|error| refused(&error))?;
+        }
+        Ok(())
+    }
+
+    /// Gives back what the attachment has, whichever boot it is of.
+    pub async fn release(&self, key: &AttachmentKey, reason: &str) -> Result<(), CallRefusal> {
+        let identity = identity(key);
+        let leases = self.ipam.read(|ledger| ledger.leases_of(&identity));
+        let holders: BTreeSet<Holder> = leases
+            .iter()
+            .flat_map(|lease| &lease.members)
+            .filter(|member| member.holder.identity == identity)
+            .map(|member| member.holder.clone())
+            .collect();
+        for holder in holders {
+            let release = Request::Release(Release {
+                scope: ReleaseScope::Holder(holder),
+                actor: ACTOR.into(),
+                reason: reason.into(),
+            });
+            let answer = self.ipam.submit(release).await;
+            answer.map_err(|error| refused(&error))?;
+        }
+        Ok(())
+    }
+
+    /// Whether the attachment has addresses.
+    pub fn holds(&self, key: &AttachmentKey) -> bool {
+        self.ipam
+            .read(|ledger| !ledger.leases_of(&identity(key)).is_empty())
+    }
+
+    /// The attachments that have addresses, of one network or of all.
+    pub fn attachments(&self, network: Option<&str>) -> BTreeSet<AttachmentKey> {
+        self.held(network, |_| true)
+    }
+
+    /// Those that an earlier boot of the host left.
+    pub fn of_earlier_boots(&self) -> BTreeSet<AttachmentKey> {
+        self.held(None, |instance| *instance != self.boot)
+    }
+
+    fn held(&self, network: Option<&str>, of: impl Fn(&Text) -> bool) -> BTreeSet<AttachmentKey> {
+        let filter = LeaseFilter {
+            system: Some(System::own()),
+            namespace: network.map(Into::into),
+            ..LeaseFilter::default()
+        };
+        let mut found = BTreeSet::new();
+        let mut after = None;
+        loop {
+            let page = self.ipam.read(|ledger| ledger.leases(&filter, after, PAGE));
+            let members = page.leases.iter().flat_map(|lease| &lease.members);
+            let ours = members.filter(|member| {
+                let owner = &member.holder.identity;
+                owner.cluster.is_none() && &*owner.kind == KIND && of(&member.holder.instance)
+            });
+            found.extend(ours.map(|member| key_of(&member.holder.identity)));
+            after = page.next;
+            if after.is_none() {
+                return found;
+            }
+        }
+    }
+
+    /// Whether `ADD` would be given addresses now.
+    pub fn status(&self, conf: &NetConf) -> Result<(), CallRefusal> {
+        self.ipam.read(|ledger| {
+            for pool in pools(ledger, conf)? {
+                let held = ledger.holds(pool.spec.network);
+                let free = ledger.usage(pool.id).map_or(0, |usage| usage.free);
+                let name = &pool.spec.name;
+                if !held.is_empty() {
+                    let why =
+                        format!("pool {name} gives no address until its network has been adopted");
+                    return Err(CallRefusal::new(Code::NotAvailable, why));
+                }
+                if free == 0 {
+                    let why = format!("pool {name} has no free address; widen it, or release some");
+                    return Err(CallRefusal::new(Code::NotAvailable, why));
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn holder(&self, key: &AttachmentKey) -> Holder {
+        Holder {
+            identity: identity(key),
+            instance: Text::clone(&self.boot),
+        }
+    }
+}
+
+fn identity(key: &AttachmentKey) -> Identity {
+    Identity {
+        system: System::own(),
+        cluster: None,
+        kind: KIND.into(),
+        namespace: key.network.as_str().into(),
+        name: key.container_id.as_str().into(),
+        interface: key.ifname.as_str().into(),
+    }
+}
+
+fn key_of(identity: &Identity) -> AttachmentKey {
+    AttachmentKey {
+        network: identity.namespace.to_string(),
+        container_id: identity.name.to_string(),
+        ifname: identity.interface.to_string(),
+    }
+}
+
+fn pools<'l>(ledger: &'l Ledger, conf: &NetConf) -> Result<Vec<&'l Arc<Pool>>, CallRefusal> {
+    let names = conf.ipam.pools.iter();
+    let found = names.map(|name| {
+        ledger.find_pool(name).map_err(|error: NameError| {
+            CallRefusal::new(Code::InvalidConfig, format!("ipam.pools: {error}"))
+        })
+    });
+    found.collect()
+}
+
+/// One address of each pool; those that the runtime asks for go to the pool whose family they are of.
+fn wants(ledger: &Ledger, conf: &NetConf, asked: &[IpAddr]) -> Result<Vec<Want>, CallRefusal> {
+    let pools = pools(ledger, conf)?;
+    if pools.len() > Allocate::MAX_WANTS {
+        let why = format!(
+            "ipam.pools: at most {} pools are allowed",
+            Allocate::MAX_WANTS
+        );
+        return Err(CallRefusal::new(Code::InvalidConfig, why));
+    }
+    let mut asked = asked.to_vec();
+    let mut wants = Vec::new();
+    for pool in pools {
+        let of_pool = |ip: &IpAddr| {
+            pool.spec
+                .addresses
+                .iter()
+                .any(|one| one.span().contains(*ip))
+        };
+        let at = asked.iter().position(of_pool);
+        wants.push(Want {
+            pool: pool.id.into(),
+            address: at.map(|at| asked.swap_remove(at)),
+            count: 1,
+        });
+    }
+    match asked.first() {
+        None => Ok(wants),
+        Some(ip) => {
+            let why = format!("ips: none of the pools of the configuration has {ip}");
+            Err(CallRefusal::new(Code::InvalidConfig, why))
+        }
+    }
+}
+
+fn given(ledger: &Ledger, leases: &[Arc<Lease>]) -> Vec<PoolAddress> {
+    let all = leases.iter().filter_map(|lease| {
+        let pool = lease.pool.and_then(|id| ledger.pool(id));
+        Some(PoolAddress {
+            address: IpNet::new(lease.key.address, ledger.prefix_len(lease)).ok()?,
+            gateway: pool.and_then(|pool| pool.spec.gateway),
+            is_probing: lease.state == LeaseState::Probing,
+        })
+    });
+    all.collect()
+}
+
+/// The code by what helps: another configuration, another address, or time.
+fn refused(error: &IpamError) -> CallRefusal {
+    let code = match error {
+        IpamError::Refused(refusal) => code_of(refusal),
+        IpamError::Store(_) | IpamError::Stopping => Code::TryAgain,
+        IpamError::Forbidden(_) | IpamError::Stale(_) => Code::InvalidConfig,
+    };
+    CallRefusal::new(code, error.to_string())
+}
+
+fn code_of(refusal: &Refusal) -> Code {
+    match refusal.decisive().class() {
+        RefusalClass::AddressTaken(_) => Code::AddressConflict,
+        RefusalClass::NotAssignable | RefusalClass::PoolNotFound | RefusalClass::Invalid => {
+            Code::InvalidConfig
+        }
+        RefusalClass::Exhausted
+        | RefusalClass::OverQuota(_)
+        | RefusalClass::Ambiguous
+        | RefusalClass::Held
+        | RefusalClass::RestoreHeld
+        | RefusalClass::PoolClosed
+        | RefusalClass::InvalidPool
+        | RefusalClass::NotFound
+        | RefusalClass::Exists
+        | RefusalClass::PoolInUse
+        | RefusalClass::WouldOrphan
+        | RefusalClass::Collision
+        | RefusalClass::Stale
+        | RefusalClass::ChangedHands
+        | RefusalClass::Conflict => Code::TryAgain,
+    }
+}

@@ -1,0 +1,367 @@
+//! What plugins are answered, by the whole service over a real address book and journal.
+
+use std::{path::Path, time::Duration};
+
+use fipd_cni::{
+    Answer, Code, Reply, Step,
+    attachment::{Attachment, Made, ProbeResult},
+};
+use fipd_core::{LeaseState, PoolSpec, testing::create_pool};
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::UnixStream,
+};
+
+use super::*;
+use crate::{clock, ipam::Writer};
+
+/// Two pools: `lan` with two addresses, `lan6` with many.
+struct Site {
+    service: Arc<CniService>,
+    ipam: Ipam,
+    dir: tempfile::TempDir,
+    _writer: Writer,
+}
+
+fn options(ipam: Option<Ipam>, dir: &Path) -> CniOptions {
+    CniOptions {
+        ipam,
+        sites: PodSites::default(),
+        data_dir: dir.to_owned(),
+        spool: dir.join("spool"),
+        protocol: 200,
+        board: CniBoard::default(),
+    }
+}
+
+impl Site {
+    async fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let (ipam, writer) = Ipam::start(dir.path(), Arc::new(clock::now)).unwrap();
+        for (name, addresses, gateway) in [
+            ("lan", "10.0.0.0/24", Some("10.0.0.254")),
+            ("lan6", "fd00::/64", None),
+        ] {
+            let mut spec = PoolSpec::own(name, vec![addresses.parse().unwrap()]);
+            spec.gateway = gateway.map(|gateway| gateway.parse().unwrap());
+            if name == "lan" {
+                spec.exclusions = vec!["10.0.0.3-10.0.0.253".parse().unwrap()];
+            }
+            ipam.submit(create_pool(spec)).await.unwrap();
+        }
+        let service = Arc::new(
+            start(options(Some(ipam.clone()), dir.path()))
+                .await
+                .unwrap(),
+        );
+        Self {
+            service,
+            ipam,
+            dir,
+            _writer: writer,
+        }
+    }
+
+    async fn ask(&self, verb: &str, container: &str, step: Step, more: Value) -> Reply {
+        ask(&self.service, verb, container, step, more).await.reply
+    }
+
+    async fn add(&self, container: &str, pools: &[&str]) -> Result<Attachment, (u32, String)> {
+        self.add_with(container, json!({ "ipam": { "pools": pools } }))
+            .await
+    }
+
+    async fn add_with(&self, container: &str, more: Value) -> Result<Attachment, (u32, String)> {
+        match self.ask("ADD", container, Step::Begin, more).await {
+            Reply::Attachment(attachment) => Ok(*attachment),
+            Reply::Error(error) => Err((error.code, error.details)),
+            Reply::Output(text) => panic!("{text}"),
+        }
+    }
+
+    async fn done(&self, verb: &str, container: &str, more: Value) -> Result<(), (u32, String)> {
+        match self.ask(verb, container, Step::Begin, more).await {
+            Reply::Output(_) => Ok(()),
+            Reply::Error(error) => Err((error.code, error.details)),
+            Reply::Attachment(_) => panic!("an attachment"),
+        }
+    }
+
+    fn leases(&self) -> Vec<String> {
+        let page = self
+            .ipam
+            .read(|ledger| ledger.leases(&Default::default(), None, 100));
+        page.leases
+            .iter()
+            .map(|lease| lease.key.address.to_string())
+            .collect()
+    }
+}
+
+fn question(verb: &str, container: &str, step: Step, more: Value) -> Vec<u8> {
+    let mut config =
+        json!({ "cniVersion": "1.1.0", "name": "lan", "type": "fipd-cni", "master": "eth0" });
+    for (key, value) in more.as_object().into_iter().flatten() {
+        config[key] = value.clone();
+    }
+    let question = json!({ "command": verb, "step": step, "containerId": container, "ifname": "eth0",
+        "netns": "/run/netns/none", "config": config });
+    serde_json::to_vec(&question).unwrap()
+}
+
+async fn ask(service: &CniService, verb: &str, container: &str, step: Step, more: Value) -> Answer {
+    service.answer(&question(verb, container, step, more)).await
+}
+
+fn address(attachment: &Attachment) -> String {
+    attachment.addresses[0].address.to_string()
+}
+
+#[tokio::test]
+async fn rows_88_94_and_97_each_container_has_an_address_until_the_pool_is_full() {
+    let site = Site::new().await;
+    let first = site.add("a", &["lan", "lan6"]).await.unwrap();
+    assert_eq!(address(&first), "10.0.0.1/24");
+    assert_eq!(
+        first.addresses[0].gateway.unwrap().to_string(),
+        "10.0.0.254"
+    );
+    assert_eq!(first.addresses[1].address.to_string(), "fd00::1/64");
+    let again = site.add("a", &["lan", "lan6"]).await.unwrap();
+    assert_eq!(again, first, "asking again is free");
+    assert_eq!(
+        site.done("STATUS", "", json!({ "ipam": { "pools": ["lan"] } }))
+            .await,
+        Ok(())
+    );
+    assert_eq!(
+        address(&site.add("b", &["lan"]).await.unwrap()),
+        "10.0.0.2/24"
+    );
+    let (code, why) = site.add("c", &["lan"]).await.unwrap_err();
+    assert_eq!(code, Code::TryAgain as u32);
+    assert!(why.contains("pool lan has no free address"), "{why}");
+    let (code, why) = site
+        .done("STATUS", "", json!({ "ipam": { "pools": ["lan"] } }))
+        .await
+        .unwrap_err();
+    assert_eq!(code, Code::NotAvailable as u32);
+    assert!(why.contains("lan"), "{why}");
+}
+
+#[tokio::test]
+async fn row_78_a_deletion_succeeds_as_often_as_it_is_asked_for() {
+    let site = Site::new().await;
+    site.add("a", &["lan"]).await.unwrap();
+    for container in ["a", "a", "unknown"] {
+        let more = json!({ "ipam": { "pools": ["lan"] } });
+        assert_eq!(site.done("DEL", container, more).await, Ok(()));
+    }
+    assert_eq!(site.leases(), [""; 0]);
+}
+
+#[tokio::test]
+async fn row_82_a_collection_keeps_what_it_is_told_and_nothing_else() {
+    let site = Site::new().await;
+    site.add("a", &["lan"]).await.unwrap();
+    site.add("b", &["lan"]).await.unwrap();
+    let other = json!({ "name": "other", "ipam": { "pools": ["lan6"] } });
+    site.add_with("a", other).await.unwrap();
+    let more =
+        |valid: Value| json!({ "ipam": { "pools": ["lan"] }, "cni.dev/valid-attachments": valid });
+    let valid = json!([{ "containerID": "a", "ifname": "eth0" }]);
+    assert_eq!(site.done("GC", "", more(valid)).await, Ok(()));
+    assert_eq!(site.leases(), ["10.0.0.1", "fd00::1"]);
+    assert_eq!(site.done("GC", "", more(json!([]))).await, Ok(()));
+    assert_eq!(site.leases(), ["fd00::1"], "of another network");
+    let (code, why) = site.done("GC", "", json!({})).await.unwrap_err();
+    assert_eq!(code, Code::InvalidConfig as u32);
+    assert!(why.contains("cni.dev/valid-attachments"), "{why}");
+}
+
+#[tokio::test]
+async fn row_80_a_check_wants_the_reservation() {
+    let site = Site::new().await;
+    site.add("a", &["lan"]).await.unwrap();
+    let more = || json!({ "ipam": { "pools": ["lan"] } });
+    assert_eq!(site.done("CHECK", "a", more()).await, Ok(()));
+    site.done("DEL", "a", more()).await.unwrap();
+    let (code, _) = site.done("CHECK", "a", more()).await.unwrap_err();
+    assert_eq!(code, Code::NotAsMade as u32);
+}
+
+#[tokio::test]
+async fn row_96_an_address_that_is_asked_for_is_given_or_refused_by_name() {
+    let site = Site::new().await;
+    let asking =
+        |ip: &str| json!({ "ipam": { "pools": ["lan"] }, "runtimeConfig": { "ips": [ip] } });
+    let given = site.add_with("a", asking("10.0.0.2/24")).await.unwrap();
+    assert_eq!(address(&given), "10.0.0.2/24");
+    for (ip, code) in [
+        ("10.0.0.2", Code::AddressConflict),
+        ("10.0.0.254", Code::InvalidConfig),
+        ("10.0.0.9", Code::InvalidConfig),
+        ("192.168.0.1", Code::InvalidConfig),
+    ] {
+        let (found, why) = site.add_with("b", asking(ip)).await.unwrap_err();
+        assert_eq!(found, code as u32, "{ip}: {why}");
+        assert!(why.contains(ip), "{why}");
+    }
+    let (code, why) = site.add("b", &["unknown"]).await.unwrap_err();
+    assert_eq!(code, Code::InvalidConfig as u32);
+    assert!(why.contains("no pool is named unknown"), "{why}");
+}
+
+#[tokio::test]
+async fn an_address_that_somebody_else_uses_is_quarantined_and_another_given() {
+    let site = Site::new().await;
+    let more = || json!({ "probe": true, "ipam": { "pools": ["lan"] } });
+    let first = site.add_with("a", more()).await.unwrap();
+    assert!(first.probe);
+    let taken = ProbeResult {
+        address: first.addresses[0].address.addr(),
+        user: Some("02:00:00:00:00:01".into()),
+    };
+    let Reply::Attachment(second) = site
+        .ask("ADD", "a", Step::Probed(vec![taken]), more())
+        .await
+    else {
+        panic!("no other address")
+    };
+    assert_eq!(address(&second), "10.0.0.2/24");
+    let free = ProbeResult {
+        address: second.addresses[0].address.addr(),
+        user: None,
+    };
+    let Reply::Attachment(third) = site.ask("ADD", "a", Step::Probed(vec![free]), more()).await
+    else {
+        panic!("the address is gone")
+    };
+    assert_eq!(
+        (address(&third), third.probe),
+        ("10.0.0.2/24".to_owned(), false)
+    );
+    let states = site
+        .ipam
+        .read(|ledger| ledger.leases(&Default::default(), None, 10));
+    let states: Vec<_> = states.leases.iter().map(|lease| lease.state).collect();
+    assert_eq!(states, [LeaseState::Quarantined, LeaseState::Allocated]);
+}
+
+#[tokio::test]
+async fn what_an_earlier_boot_left_is_freed_and_what_was_started_again_is_not() {
+    let site = Site::new().await;
+    let boot = |boot: &str| ContainerLeases {
+        ipam: site.ipam.clone(),
+        boot: boot.into(),
+    };
+    let conf = fipd_cni::NetConf::parse(
+        r#"{"cniVersion":"1.1.0","name":"lan","master":"eth0","ipam":{"pools":["lan"]}}"#,
+        fipd_cni::Verb::Add,
+    );
+    let conf = conf.unwrap();
+    for container in ["a", "b"] {
+        boot("earlier")
+            .allocate(&testing::key(container), &conf, &[])
+            .await
+            .unwrap();
+    }
+    site.add("b", &["lan"]).await.unwrap();
+    site.service.forget_earlier_boots().await;
+    assert_eq!(site.leases(), ["10.0.0.2"]);
+}
+
+#[tokio::test]
+async fn an_agent_gives_no_addresses_of_pools_and_a_pod_needs_its_uid() {
+    let dir = tempfile::tempdir().unwrap();
+    let service = start(options(None, dir.path())).await.unwrap();
+    let code = async |verb: &str, more: Value| match ask(&service, verb, "a", Step::Begin, more)
+        .await
+        .reply
+    {
+        Reply::Error(error) => error.code,
+        reply => panic!("{reply:?}"),
+    };
+    let pools = || json!({ "ipam": { "pools": ["lan"] } });
+    assert_eq!(code("ADD", pools()).await, Code::InvalidConfig as u32);
+    assert_eq!(code("STATUS", pools()).await, Code::NotAvailable as u32);
+    assert_eq!(code("STATUS", json!({})).await, Code::NotAvailable as u32);
+    assert_eq!(
+        code("ADD", json!({})).await,
+        Code::InvalidEnvironment as u32
+    );
+    let made = Step::Made(Made::default());
+    let reply = ask(&service, "ADD", "a", made, json!({})).await.reply;
+    let Reply::Error(error) = reply else {
+        panic!("{reply:?}")
+    };
+    assert_eq!(error.code, Code::TryAgain as u32);
+}
+
+#[tokio::test]
+async fn what_the_spool_has_is_done_before_anything_else() {
+    let site = Site::new().await;
+    site.add("a", &["lan"]).await.unwrap();
+    site.add("b", &["lan"]).await.unwrap();
+    let spool = site.dir.path().join("spool");
+    let gone = serde_json::from_slice(&question("DEL", "a", Step::Begin, json!({}))).unwrap();
+    fipd_cni::spool::write(&spool, &gone).unwrap();
+    std::fs::write(spool.join(format!("{:020}.json", u64::MAX - 1)), "{").unwrap();
+    let more = json!({ "ipam": { "pools": ["lan"] } });
+    let answer = ask(&site.service, "ADD", "c", Step::Begin, more).await;
+    let Reply::Attachment(given) = answer.reply else {
+        panic!("{:?}", answer.reply)
+    };
+    assert_eq!(
+        address(&given),
+        "10.0.0.1/24",
+        "the address of the one that is gone"
+    );
+    assert_eq!(
+        answer.replayed,
+        u64::MAX - 1,
+        "also what makes no sense is acknowledged"
+    );
+    assert_eq!(site.service.board.health().replayed, 1);
+}
+
+#[tokio::test]
+async fn nonsense_is_refused() {
+    let site = Site::new().await;
+    for text in ["", "{}", r#"{"command":"PUT","config":{}}"#, "\u{0}"] {
+        let answer = site.service.answer(text.as_bytes()).await;
+        assert!(matches!(answer.reply, Reply::Error(_)), "{text}");
+    }
+    let health = site.service.board.health();
+    assert_eq!((health.done, health.attachments), (0, 0));
+}
+
+#[tokio::test]
+async fn only_one_user_may_ask() {
+    let site = Site::new().await;
+    let path = site.dir.path().join("cni.sock");
+    let own = nix::unistd::geteuid().as_raw();
+    for (uid, expected) in [(own, "output"), (own + 1, "only uid")] {
+        let socket = Listening::open(None, &path, MODE).unwrap();
+        let stop = CancellationToken::new();
+        let service = Arc::clone(&site.service);
+        let serving = tokio::spawn(socket::serve(socket, uid, service, stop.clone()));
+        let mut stream = UnixStream::connect(&path).await.unwrap();
+        let text = question(
+            "STATUS",
+            "",
+            Step::Begin,
+            json!({ "ipam": { "pools": ["lan"] } }),
+        );
+        stream.write_all(&text).await.unwrap();
+        stream.shutdown().await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.contains(expected), "{uid}: {answer}");
+        stop.cancel();
+        let ended = tokio::time::timeout(Duration::from_secs(10), serving).await;
+        ended.unwrap().unwrap();
+        assert!(!path.exists());
+    }
+}
