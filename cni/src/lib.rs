@@ -19,6 +19,7 @@ mod frame;
 pub mod link;
 pub mod namespace;
 mod packet_socket;
+pub mod plugin;
 pub mod probe;
 pub mod result;
 pub mod spool;

@@ -81,7 +81,7 @@ impl AddResult {
     /// What is wrong with it.
     pub fn read(value: &Value) -> Result<Self, String> {
         if !value.is_object() {
-            return Err(format!("{value} is no object"));
+            return Err("it is no object".to_owned());
         }
         let read = Self::deserialize(value).map_err(|error| error.to_string())?;
         let version = &*read.cni_version;

@@ -97,7 +97,7 @@ impl Netlink {
     /// Creates a VLAN of 802.1Q, up and with its parent's MTU. Returns whether it is new: `false` where the name was taken.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// `ENETDOWN` where the parent is down, `EEXIST` never.
     pub fn create_vlan(
         &mut self,
         name: &str,
@@ -109,14 +109,20 @@ impl Netlink {
             Err(error) if error.raw_os_error() == Some(EEXIST) => return Ok(false),
             result => result?,
         }
-        // Kernels ignore the alias of a link that they create.
-        let attributes = vec![
-            LinkAttribute::IfName(name.to_owned()),
-            LinkAttribute::IfAlias(alias.to_owned()),
-        ];
-        let alias = message(0, attributes);
-        self.request(RouteNetlinkMessage::SetLink(alias), 0)?;
+        let made = self.find(name)?.ok_or(io::ErrorKind::NotFound)?.index;
+        // The kernel takes no alias when it creates a link. Without one nobody knows whose the link is.
+        if let Err(error) = self.set_alias(made, alias) {
+            self.delete(made)?;
+            return Err(error);
+        }
         Ok(true)
+    }
+
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn set_alias(&mut self, index: u32, alias: &str) -> io::Result<()> {
+        let alias = vec![LinkAttribute::IfAlias(alias.to_owned())];
+        self.request(RouteNetlinkMessage::SetLink(message(index, alias)), 0)
     }
 
     /// Returns whether there was such a link.

@@ -12,6 +12,7 @@ mod interface;
 mod kind;
 mod netlink;
 mod route;
+mod route_message;
 
 pub use address::Address;
 pub use interface::{Link, MemberLink};

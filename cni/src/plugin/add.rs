@@ -1,0 +1,59 @@
+//! `ADD`: the daemon says what to make, the plugin makes it and says so.
+
+use super::{
+    call::{CLEANUP_PATIENCE, Call},
+    construct::construct,
+    note,
+    undo::Undo,
+};
+use crate::{CniError, Code, Step, namespace::Namespace, result::AddResult};
+
+pub(super) fn add(call: &Call) -> Result<String, CniError> {
+    let previous = call.previous()?;
+    let namespace = call.container()?;
+    check_name(call, &namespace)?;
+    let attachment = call.attachment(Step::Begin)?;
+    let mut undo = Undo::default();
+    let constructed = construct(call, &namespace, attachment, &mut undo);
+    let printed = constructed.and_then(|result| print(call, previous, result));
+    if printed.is_err() {
+        undo.run(call, &namespace);
+        if let Err(error) = call.release(CLEANUP_PATIENCE) {
+            note(&error.to_string());
+        }
+    }
+    printed
+}
+
+/// Row 79 of the contract: before the daemon is asked.
+fn check_name(call: &Call, namespace: &Namespace) -> Result<(), CniError> {
+    let name = call.ifname();
+    let found = call.inside(namespace, |mut netlink| {
+        let found = netlink.find(name);
+        found.map_err(|error| call.refused(&format!("look up {name}"), &error, &netlink))
+    })?;
+    match found {
+        None => Ok(()),
+        Some(_) => {
+            let details = format!("{name} in {}", call.environment.netns);
+            let what = "the container has an interface with the name of CNI_IFNAME";
+            Err(call.error(Code::InvalidEnvironment, what, details))
+        }
+    }
+}
+
+fn print(
+    call: &Call,
+    previous: Option<AddResult>,
+    mut result: AddResult,
+) -> Result<String, CniError> {
+    if let Some(mut previous) = previous {
+        // A default route that was replaced is no longer there for CHECK.
+        let replaced = result.routes.iter().filter(|one| one.dst.prefix_len() == 0);
+        let replaced: Vec<_> = replaced.map(|one| one.dst).collect();
+        previous.routes.retain(|one| !replaced.contains(&one.dst));
+        result = previous.merge(result);
+    }
+    let text = result.write(&call.conf.cni_version);
+    text.map_err(|error| call.failed("write the result", error))
+}

@@ -1,0 +1,211 @@
+//! One call of the runtime, and the questions to the daemon that it takes.
+
+use std::{io, path::Path, time::Duration};
+
+use serde_json::value::RawValue;
+
+use super::note;
+use crate::{
+    Ask, CniError, Code, Environment, NetConf, Reply, SOCKET, Step, Verb, ask,
+    attachment::Attachment,
+    link::Netlink,
+    namespace::{Namespace, NamespaceError},
+    result::AddResult,
+    spool::{self, SPOOL, SpoolError},
+};
+
+/// How long a restart of the daemon may take until the runtime is told to come back.
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+/// The same after a failure: the runtime has waited already, and the spool remembers.
+pub(super) const CLEANUP_PATIENCE: Duration = Duration::from_secs(5);
+
+pub(super) struct Call {
+    pub environment: Environment,
+    pub conf: NetConf,
+    config: Box<RawValue>,
+}
+
+impl Call {
+    pub fn new(environment: Environment, conf: NetConf, config: String) -> Result<Self, CniError> {
+        let config = RawValue::from_string(config).map_err(|error| {
+            let what = "network configuration on standard input is no JSON";
+            let why = error.to_string();
+            CniError::new(&conf.cni_version, Code::DecodingFailure, what, why)
+        })?;
+        Ok(Self {
+            environment,
+            conf,
+            config,
+        })
+    }
+
+    pub fn error(&self, code: Code, msg: &str, details: impl Into<String>) -> CniError {
+        CniError::new(&self.conf.cni_version, code, msg, details)
+    }
+
+    /// The kernel refused what `doing` says.
+    pub fn refused(&self, doing: &str, error: &io::Error, netlink: &Netlink) -> CniError {
+        let details = match netlink.explanation() {
+            Some(explanation) => format!("{error}: {explanation}"),
+            None => error.to_string(),
+        };
+        self.failed(doing, details)
+    }
+
+    pub fn failed(&self, doing: &str, details: impl ToString) -> CniError {
+        let msg = format!("cannot {doing}");
+        self.error(Code::IoFailure, &msg, details.to_string())
+    }
+
+    pub fn ifname(&self) -> &str {
+        &self.environment.ifname
+    }
+
+    /// The result of the plugin before this one, or of `ADD`.
+    pub fn previous(&self) -> Result<Option<AddResult>, CniError> {
+        let previous = self.conf.prev_result.as_ref().map(AddResult::read);
+        previous.transpose().map_err(|why| {
+            let what = "prevResult of the network configuration is wrong";
+            self.error(Code::InvalidConfig, what, why)
+        })
+    }
+
+    /// The container's namespace for `ADD` and `CHECK`.
+    pub fn container(&self) -> Result<Namespace, CniError> {
+        let opened = Namespace::open(Path::new(&self.environment.netns));
+        let namespace = opened.map_err(|error| {
+            let code = match error {
+                // "Container unknown": nothing was made for it, and no DEL is needed.
+                NamespaceError::Missing(_) => Code::UnknownContainer,
+                NamespaceError::NotNamespace(_) => Code::InvalidNamespace,
+                NamespaceError::Io { .. } => Code::IoFailure,
+            };
+            self.error(code, "CNI_NETNS cannot be used", error.to_string())
+        })?;
+        if self.is_own(&namespace)? && !self.environment.own_namespace {
+            let details = format!(
+                "{}: set CNI_NETNS_OVERRIDE=1 if that is meant",
+                self.environment.netns
+            );
+            let what = "CNI_NETNS is the namespace of the host";
+            return Err(self.error(Code::InvalidNamespace, what, details));
+        }
+        Ok(namespace)
+    }
+
+    pub fn is_own(&self, namespace: &Namespace) -> Result<bool, CniError> {
+        let own = namespace.is_own();
+        own.map_err(|error| self.failed("read the plugin's own namespace", error))
+    }
+
+    /// Runs `work` in a namespace.
+    pub fn inside<T: Send>(
+        &self,
+        namespace: &Namespace,
+        work: impl FnOnce(Netlink) -> Result<T, CniError> + Send,
+    ) -> Result<T, CniError> {
+        let failed = |error| self.failed("enter the namespace of the container", error);
+        let result = namespace.run(|| {
+            let netlink = Netlink::open();
+            work(netlink.map_err(|error| self.failed("open a netlink socket", error))?)
+        });
+        result.map_err(failed)?
+    }
+
+    /// Asks the daemon, and forgets what it has replayed.
+    pub fn ask(&self, command: Verb, step: Step, patience: Duration) -> io::Result<Reply> {
+        let answer = ask(self.socket(), &self.question(command, step), patience)?;
+        if let Err(error) = spool::discard(self.spool(), answer.replayed) {
+            note(&format!("cannot empty {}: {error}", self.spool().display()));
+        }
+        Ok(answer.reply)
+    }
+
+    /// Asks a question that is answered by a text for standard output.
+    pub fn output(
+        &self,
+        command: Verb,
+        step: Step,
+        patience: Duration,
+        silent: Code,
+    ) -> Result<String, CniError> {
+        match self.ask(command, step, patience) {
+            Ok(Reply::Output(text)) => Ok(text),
+            Ok(Reply::Attachment(_)) => Err(self.unexpected("an attachment")),
+            Ok(Reply::Error(error)) => Err(error),
+            Err(error) => Err(self.silent(silent, &error)),
+        }
+    }
+
+    /// Asks a question of `ADD` that is answered by what to make.
+    pub fn attachment(&self, step: Step) -> Result<Attachment, CniError> {
+        match self.ask(Verb::Add, step, PATIENCE) {
+            Ok(Reply::Attachment(attachment)) => Ok(*attachment),
+            Ok(Reply::Output(_)) => Err(self.unexpected("a text")),
+            Ok(Reply::Error(error)) => Err(error),
+            Err(error) => Err(self.silent(Code::TryAgain, &error)),
+        }
+    }
+
+    /// Asks the daemon to release what the attachment has; while nobody answers, the spool remembers it.
+    pub fn release(&self, patience: Duration) -> Result<(), CniError> {
+        let error = match self.ask(Verb::Del, Step::Begin, patience) {
+            Ok(Reply::Output(_) | Reply::Attachment(_)) => return Ok(()),
+            Ok(Reply::Error(error)) => return Err(error),
+            Err(error) => error,
+        };
+        let kept = spool::write(self.spool(), &self.question(Verb::Del, Step::Begin));
+        let number = kept.map_err(|failure| {
+            let code = match failure {
+                SpoolError::Full(_) => Code::TryAgain,
+                SpoolError::Io(_) => Code::IoFailure,
+            };
+            let details = format!("{error}; {}: {failure}", self.spool().display());
+            self.error(
+                code,
+                "fipd does not answer, and the spool keeps no DEL",
+                details,
+            )
+        })?;
+        note(&format!(
+            "fipd does not answer ({error}); it gets this DEL later, as number {number}"
+        ));
+        Ok(())
+    }
+
+    fn question(&self, command: Verb, step: Step) -> Ask {
+        let environment = &self.environment;
+        Ask {
+            command,
+            step,
+            container_id: environment.container_id.clone(),
+            netns: environment.netns.clone(),
+            ifname: environment.ifname.clone(),
+            args: environment.args.clone(),
+            config: self.config.clone(),
+        }
+    }
+
+    fn socket(&self) -> &Path {
+        self.conf.socket.as_deref().unwrap_or(Path::new(SOCKET))
+    }
+
+    fn spool(&self) -> &Path {
+        self.conf.spool.as_deref().unwrap_or(Path::new(SPOOL))
+    }
+
+    fn silent(&self, code: Code, error: &io::Error) -> CniError {
+        let socket = self.socket().display();
+        let details = format!("{socket}: {error}; is fipd running on this host?");
+        self.error(code, "fipd does not answer", details)
+    }
+
+    fn unexpected(&self, what: &str) -> CniError {
+        let details = format!("{what}; are the plugin and fipd of the same version?");
+        self.error(
+            Code::DecodingFailure,
+            "fipd answers something else",
+            details,
+        )
+    }
+}

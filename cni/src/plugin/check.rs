@@ -1,0 +1,106 @@
+//! `CHECK`: whether everything is as `ADD` left it. What others have added since is in nobody's way.
+
+use std::collections::{BTreeMap, btree_map::Entry};
+
+use super::call::{Call, PATIENCE};
+use crate::{
+    CniError, Code, Step, Verb,
+    link::{Family, KindOfLink, Link, MAIN_TABLE, Netlink, Route},
+    probe::format_mac,
+    result::{AddResult, Interface, RouteConfig},
+};
+
+pub(super) fn check(call: &Call) -> Result<String, CniError> {
+    let previous = call.previous()?.ok_or_else(|| {
+        let details = "prevResult; the runtime passes the result of ADD in it";
+        let what = "prevResult of the network configuration is missing";
+        call.error(Code::InvalidConfig, what, details)
+    })?;
+    let namespace = call.container()?;
+    let differences = call.inside(&namespace, |netlink| differences(call, netlink, &previous))?;
+    if !differences.is_empty() {
+        let what = "the container's network is not as ADD made it";
+        return Err(call.error(Code::NotAsMade, what, differences.join("; ")));
+    }
+    call.output(Verb::Check, Step::Begin, PATIENCE, Code::TryAgain)
+}
+
+fn differences(
+    call: &Call,
+    mut netlink: Netlink,
+    previous: &AddResult,
+) -> Result<Vec<String>, CniError> {
+    let name = call.ifname();
+    let made = previous
+        .interface(name)
+        .and_then(|at| Some((at, previous.interfaces.get(at)?)));
+    let Some((at, made)) = made else {
+        return Ok(vec![format!(
+            "prevResult has no interface {name} of a container"
+        )]);
+    };
+    let found = netlink.find(name);
+    let found =
+        found.map_err(|error| call.refused(&format!("look up {name}"), &error, &netlink))?;
+    let Some(link) = found else {
+        return Ok(vec![format!("interface {name} is missing")]);
+    };
+    let mut wrong = of_link(call, made, &link);
+    let addresses = netlink.addresses();
+    let addresses = addresses.map_err(|error| call.refused("list addresses", &error, &netlink))?;
+    let on_it = addresses.iter().filter(|one| one.interface == link.index);
+    let on_it: Vec<_> = on_it.map(|one| one.address).collect();
+    let missing = previous
+        .ips_of(at)
+        .filter(|ip| !on_it.contains(&ip.address));
+    wrong.extend(missing.map(|ip| format!("address {} is missing", ip.address)));
+    wrong.extend(of_routes(call, &mut netlink, &previous.routes)?);
+    Ok(wrong)
+}
+
+fn of_link(call: &Call, made: &Interface, link: &Link) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let netns = &call.environment.netns;
+    if made.sandbox != *netns {
+        wrong.push(format!("sandbox is {}, CNI_NETNS is {netns}", made.sandbox));
+    }
+    if !link.kind.as_ref().is_some_and(KindOfLink::is_of_containers) {
+        wrong.push(format!("{} is neither a macvlan nor an ipvlan", link.name));
+    }
+    let mac = link.mac.as_ref().map(format_mac).unwrap_or_default();
+    if !mac.eq_ignore_ascii_case(&made.mac) {
+        wrong.push(format!("the MAC is {mac}, not {}", made.mac));
+    }
+    if !link.up {
+        wrong.push(format!("{} is down", link.name));
+    }
+    wrong
+}
+
+fn of_routes(
+    call: &Call,
+    netlink: &mut Netlink,
+    made: &[RouteConfig],
+) -> Result<Vec<String>, CniError> {
+    let mut tables: BTreeMap<(Family, u32), Vec<Route>> = BTreeMap::new();
+    let mut wrong = Vec::new();
+    for route in made {
+        let family = Family::of(route.dst.addr());
+        let table = route.table.unwrap_or(MAIN_TABLE);
+        let there = match tables.entry((family, table)) {
+            Entry::Occupied(listed) => listed.into_mut(),
+            Entry::Vacant(place) => {
+                let listed = netlink.routes(family, table);
+                let listed =
+                    listed.map_err(|error| call.refused("list routes", &error, netlink))?;
+                place.insert(listed.into_iter().map(|one| one.route).collect())
+            }
+        };
+        let dst = route.dst.trunc();
+        let has_gateway = |one: &Route| route.gw.is_none() || one.gw == route.gw;
+        if !there.iter().any(|one| one.dst == dst && has_gateway(one)) {
+            wrong.push(format!("the route to {dst} is missing"));
+        }
+    }
+    Ok(wrong)
+}

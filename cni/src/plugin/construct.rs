@@ -1,0 +1,177 @@
+//! Makes an attachment: what is done on the host, and in what order the rest follows.
+
+use ipnet::IpNet;
+
+use super::{
+    call::{Call, PATIENCE},
+    container::{Container, Plan},
+    undo::Undo,
+};
+use crate::{
+    CniError, Code, Step, Verb,
+    attachment::{Attachment, ContainerLink, IpvlanMode, LinkKind, ProbeResult},
+    link::{Family, Link, MAIN_TABLE, MemberLink, Netlink},
+    namespace::Namespace,
+    parse_mac,
+    probe::probe,
+    result::AddResult,
+};
+
+/// Attachments that are probed before the daemon runs out of addresses that nobody uses.
+const ROUNDS: usize = 8;
+
+pub(super) fn construct(
+    call: &Call,
+    namespace: &Namespace,
+    first: Attachment,
+    undo: &mut Undo,
+) -> Result<AddResult, CniError> {
+    let mut host = Netlink::open().map_err(|error| call.failed("open a netlink socket", error))?;
+    let node_networks = match first.extras.node_networks {
+        true => node_networks(call, &mut host)?,
+        false => Vec::new(),
+    };
+    create(call, &mut host, namespace, &first.link)?;
+    undo.link = true;
+    let probed = first.probe;
+    call.inside(namespace, |netlink| {
+        Container::open(call, netlink)?.prepare(&first, probed)
+    })?;
+    let attachment = agree(call, namespace, first)?;
+    let plan = Plan {
+        attachment: &attachment,
+        node_networks: &node_networks,
+        probed,
+    };
+    let (made, result) = call.inside(namespace, |netlink| {
+        Container::open(call, netlink)?.configure(&plan, undo)
+    })?;
+    call.output(Verb::Add, Step::Made(made), PATIENCE, Code::TryAgain)?;
+    Ok(result)
+}
+
+fn create(
+    call: &Call,
+    host: &mut Netlink,
+    namespace: &Namespace,
+    link: &ContainerLink,
+) -> Result<(), CniError> {
+    use std::os::fd::AsFd as _;
+    let parent = parent(call, host, &link.parent)?;
+    let mac = link.mac.as_deref().map(|text| {
+        let wrong = || call.failed("read fipd's answer", format!("{text:?} is no MAC"));
+        parse_mac(text).ok_or_else(wrong)
+    });
+    let member = MemberLink {
+        name: call.ifname(),
+        kind: link.kind,
+        parent: parent.index,
+        mtu: link
+            .mtu
+            .filter(|mtu| *mtu > 0)
+            .map(|mtu| mtu.min(parent.mtu)),
+        mac: mac.transpose()?,
+        // After its settings, which decide what the kernel does then.
+        up: false,
+    };
+    let created = host.create_in(namespace.as_fd(), &member);
+    created.map_err(|error| {
+        let doing = format!("create {} on {}", call.ifname(), link.parent);
+        call.refused(&doing, &error, host)
+    })
+}
+
+fn parent(call: &Call, host: &mut Netlink, name: &str) -> Result<Link, CniError> {
+    let found = host.find(name);
+    let found = found.map_err(|error| call.refused(&format!("look up {name}"), &error, host))?;
+    found.ok_or_else(|| {
+        let details = format!("{name}: create it or correct the master");
+        call.error(Code::IoFailure, "the host lacks an interface", details)
+    })
+}
+
+/// Networks of the interfaces that have the host's default routes.
+fn node_networks(call: &Call, host: &mut Netlink) -> Result<Vec<IpNet>, CniError> {
+    let mut interfaces = Vec::new();
+    for family in Family::BOTH {
+        let routes = host.routes(family, MAIN_TABLE);
+        let routes =
+            routes.map_err(|error| call.refused("list the routes of the host", &error, host))?;
+        let defaults = routes.iter().filter(|one| one.route.is_default());
+        interfaces.extend(defaults.flat_map(|one| one.interfaces()));
+    }
+    let addresses = host.addresses();
+    let addresses =
+        addresses.map_err(|error| call.refused("list the addresses of the host", &error, host))?;
+    let on_them = addresses
+        .iter()
+        .filter(|one| interfaces.contains(&one.interface));
+    let networks = on_them.map(|one| one.address.trunc());
+    let mut networks: Vec<_> = networks.filter(|net| !is_link_local(net)).collect();
+    networks.sort_unstable();
+    networks.dedup();
+    Ok(networks)
+}
+
+/// Whether hosts behind a router cannot use it.
+pub(super) fn is_link_local(address: &IpNet) -> bool {
+    match address {
+        IpNet::V4(net) => net.addr().is_link_local(),
+        IpNet::V6(net) => net.addr().is_unicast_link_local(),
+    }
+}
+
+/// Probes until nobody else uses the addresses, or the daemon has had enough of it.
+fn agree(
+    call: &Call,
+    namespace: &Namespace,
+    mut attachment: Attachment,
+) -> Result<Attachment, CniError> {
+    for _ in 0..ROUNDS {
+        if !attachment.probe {
+            return Ok(attachment);
+        }
+        let results = probe_addresses(call, namespace, &attachment)?;
+        let next = call.attachment(Step::Probed(results))?;
+        // The link is there already.
+        attachment = Attachment {
+            link: attachment.link,
+            ..next
+        };
+    }
+    if !attachment.probe {
+        return Ok(attachment);
+    }
+    let details = format!(
+        "{ROUNDS} times; another DHCP server or static addresses may be in the pool's range"
+    );
+    let what = "other hosts use the addresses of the pool";
+    Err(call.error(Code::AddressConflict, what, details))
+}
+
+fn probe_addresses(
+    call: &Call,
+    namespace: &Namespace,
+    attachment: &Attachment,
+) -> Result<Vec<ProbeResult>, CniError> {
+    let addresses = attachment.addresses.iter();
+    let addresses: Vec<_> = addresses.map(|one| one.address.addr()).collect();
+    let doing = "probe the addresses";
+    match attachment.link.kind {
+        LinkKind::Macvlan(_) => call.inside(namespace, |_| {
+            probe(call.ifname(), &addresses).map_err(|error| call.failed(doing, error))
+        }),
+        // Answers to a probe are for no address, so the kernel gives them to the parent, whose MAC it is.
+        LinkKind::Ipvlan(IpvlanMode::L2, _) => {
+            probe(&attachment.link.parent, &addresses).map_err(|error| call.failed(doing, error))
+        }
+        // Routed: the addresses are not on the parent's link.
+        LinkKind::Ipvlan(IpvlanMode::L3 | IpvlanMode::L3s, _) => {
+            let nobody = addresses.into_iter().map(|address| ProbeResult {
+                address,
+                user: None,
+            });
+            Ok(nobody.collect())
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! The routes of an attachment, over the new link and over others.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+
+use super::{
+    container::{Container, FIRST, Plan},
+    note,
+    undo::Undo,
+};
+use crate::{
+    CniError,
+    attachment::{ContainerAddress, ContainerRoute},
+    link::{Address, Family, ListedRoute, MAIN_TABLE, Route},
+    result::RouteConfig,
+};
+
+pub(super) struct Routes<'a, 'c> {
+    container: &'a mut Container<'c>,
+    plan: &'a Plan<'a>,
+    undo: &'a mut Undo,
+    /// Of all interfaces.
+    addresses: Vec<Address>,
+    made: Vec<RouteConfig>,
+}
+
+impl<'a, 'c> Routes<'a, 'c> {
+    pub fn new(
+        container: &'a mut Container<'c>,
+        plan: &'a Plan<'a>,
+        undo: &'a mut Undo,
+    ) -> Result<Self, CniError> {
+        let addresses = container.netlink.addresses();
+        let addresses = addresses.map_err(|error| container.refused("list addresses", &error))?;
+        Ok(Self {
+            container,
+            plan,
+            undo,
+            addresses,
+            made: Vec::new(),
+        })
+    }
+
+    /// Returns those that are new. The default gateway is used before it is replaced.
+    pub fn make(mut self) -> Result<Vec<RouteConfig>, CniError> {
+        let extras = &self.plan.attachment.extras;
+        for family in Family::BOTH {
+            self.via_default_gateway(family)?;
+        }
+        if extras.takes_default_route && self.container.link.name != FIRST {
+            for family in Family::BOTH {
+                self.take_default_route(family)?;
+            }
+        }
+        for route in &self.plan.attachment.routes {
+            self.custom(route)?;
+        }
+        Ok(self.made)
+    }
+
+    /// Networks that stay behind the gateway of another interface; without one of this family, none.
+    fn via_default_gateway(&mut self, family: Family) -> Result<(), CniError> {
+        let extras = &self.plan.attachment.extras;
+        let networks = extras
+            .via_default_gateway
+            .iter()
+            .chain(self.plan.node_networks);
+        let networks = networks.filter(|net| Family::of(net.addr()) == family);
+        let networks: Vec<IpNet> = networks.copied().collect();
+        if networks.is_empty() {
+            return Ok(());
+        }
+        let mut defaults = self.defaults(family)?;
+        defaults.sort_by_key(|one| one.route.priority.unwrap_or(0));
+        let Some(gateway) = defaults.first().map(|one| one.route.clone()) else {
+            return Ok(());
+        };
+        for dst in networks {
+            let mut route = Route::over(0, dst);
+            route.gw = gateway.gw;
+            route.onlink = gateway.onlink;
+            route.interface = gateway.interface;
+            self.add(&route)?;
+        }
+        Ok(())
+    }
+
+    fn take_default_route(&mut self, family: Family) -> Result<(), CniError> {
+        let addresses = self.plan.attachment.addresses.iter();
+        let mut ours = addresses.filter(|one| Family::of(one.address.addr()) == family);
+        let Some(first) = ours.clone().next() else {
+            return Ok(());
+        };
+        let address = ours.find(|one| one.gateway.is_some()).unwrap_or(first);
+        let defaults = self.defaults(family)?;
+        if defaults.is_empty() {
+            let family = if family == Family::V4 { "IPv4" } else { "IPv6" };
+            note(&format!(
+                "the container has no default route of {family} to replace"
+            ));
+            return Ok(());
+        }
+        for default in defaults {
+            let removed = self.container.netlink.delete_listed(&default);
+            let doing = "remove the default route";
+            if removed.map_err(|error| self.container.refused(doing, &error))? {
+                self.undo.removed.push(default);
+            }
+        }
+        let route = self.default_over(family, address);
+        self.add(&route)
+    }
+
+    fn default_over(&self, family: Family, address: &ContainerAddress) -> Route {
+        let index = self.container.link.index;
+        let mut route = Route::over(index, family.everything());
+        route.gw = address.gateway;
+        route.onlink = address.gateway.is_some_and(|gw| !self.is_near(gw, index));
+        route.src = Some(address.address.addr());
+        route
+    }
+
+    fn custom(&mut self, wanted: &ContainerRoute) -> Result<(), CniError> {
+        let own = &self.container.link;
+        let index = match wanted.dev.as_deref().filter(|dev| *dev != own.name) {
+            None => own.index,
+            Some(dev) => {
+                let found = self.container.netlink.find(dev);
+                let doing = format!("look up {dev}");
+                let found = found.map_err(|error| self.container.refused(&doing, &error))?;
+                let Some(link) = found else {
+                    return Ok(());
+                };
+                link.index
+            }
+        };
+        let route = Route {
+            gw: wanted.gw,
+            onlink: wanted.gw.is_some_and(|gw| !self.is_near(gw, index)),
+            src: wanted.src,
+            priority: wanted.priority,
+            mtu: wanted.mtu,
+            advmss: wanted.advmss,
+            table: wanted.table.unwrap_or(MAIN_TABLE),
+            scope: wanted.scope,
+            ..Route::over(index, wanted.dst)
+        };
+        self.add(&route)
+    }
+
+    /// Default routes over other interfaces.
+    fn defaults(&mut self, family: Family) -> Result<Vec<ListedRoute>, CniError> {
+        let own = self.container.link.index;
+        let routes = self.container.netlink.routes(family, MAIN_TABLE);
+        let routes = routes.map_err(|error| self.container.refused("list routes", &error))?;
+        let is_other =
+            |one: &ListedRoute| one.route.is_default() && one.route.interface != Some(own);
+        Ok(routes.into_iter().filter(is_other).collect())
+    }
+
+    /// A route that is there already stays as it is.
+    fn add(&mut self, route: &Route) -> Result<(), CniError> {
+        let added = self.container.netlink.add_route(route);
+        let doing = format!("add the route to {}", route.dst);
+        if !added.map_err(|error| self.container.refused(&doing, &error))? {
+            return Ok(());
+        }
+        if route.interface != Some(self.container.link.index) {
+            self.undo.added.push(route.clone());
+        }
+        self.made.push(RouteConfig {
+            dst: route.dst,
+            gw: route.gw,
+            mtu: route.mtu,
+            advmss: route.advmss,
+            priority: route.priority,
+            table: Some(route.table).filter(|table| *table != MAIN_TABLE),
+            scope: route.scope,
+        });
+        Ok(())
+    }
+
+    /// Whether the kernel finds the gateway in a network of the interface.
+    fn is_near(&self, gw: IpAddr, interface: u32) -> bool {
+        let of_it = self
+            .addresses
+            .iter()
+            .filter(|one| one.interface == interface);
+        let has_it = of_it.clone().any(|one| one.address.contains(&gw));
+        has_it || matches!(gw, IpAddr::V6(gw) if gw.is_unicast_link_local())
+    }
+}

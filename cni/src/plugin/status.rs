@@ -1,0 +1,13 @@
+//! `STATUS`: whether the daemon can serve `ADD`.
+
+use std::time::Duration;
+
+use super::call::Call;
+use crate::{CniError, Code, Step, Verb};
+
+/// Runtimes ask for the state every few seconds.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+pub(super) fn status(call: &Call) -> Result<String, CniError> {
+    call.output(Verb::Status, Step::Begin, PATIENCE, Code::NotAvailable)
+}

@@ -1,0 +1,52 @@
+//! Takes back what a failed `ADD` has changed in the container.
+
+use super::{call::Call, del::delete_link, note};
+use crate::{
+    CniError,
+    link::{ListedRoute, Netlink, Route},
+    namespace::Namespace,
+};
+
+/// What `ADD` has changed so far.
+#[derive(Default)]
+pub(super) struct Undo {
+    pub link: bool,
+    /// Over other interfaces; those over the new one go with it.
+    pub added: Vec<Route>,
+    pub removed: Vec<ListedRoute>,
+}
+
+impl Undo {
+    /// Failures are noted only: the runtime is to see why `ADD` failed.
+    pub fn run(self, call: &Call, namespace: &Namespace) {
+        if !self.link {
+            return;
+        }
+        let undone = call.inside(namespace, |netlink| {
+            self.inside(call, netlink);
+            Ok(())
+        });
+        noted(undone);
+    }
+
+    fn inside(self, call: &Call, mut netlink: Netlink) {
+        for route in self.added.iter().rev() {
+            let deleted = netlink.delete_route(route).map(drop);
+            noted(deleted.map_err(|error| call.failed("remove a route", error)));
+        }
+        noted(delete_link(call, &mut netlink));
+        for route in self.removed.iter().rev() {
+            let restored = netlink.restore_route(route).map(drop);
+            noted(restored.map_err(|error| {
+                let doing = format!("put the route to {} back", route.route.dst);
+                call.refused(&doing, &error, &netlink)
+            }));
+        }
+    }
+}
+
+fn noted(result: Result<(), CniError>) {
+    if let Err(error) = result {
+        note(&error.to_string());
+    }
+}

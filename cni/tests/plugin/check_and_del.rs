@@ -1,0 +1,136 @@
+//! `CHECK` and `DEL`.
+
+use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
+
+use fipd_cni::{
+    CniError, Code, NEWEST, Reply, Verb,
+    spool::{self, Entry},
+};
+use serde_json::json;
+
+use super::{
+    attachment,
+    site::Site,
+    stand_in::{StandIn, done},
+};
+
+#[test]
+fn row_80_check_finds_an_address_that_is_gone_and_tolerates_what_others_added() {
+    let site = Site::new();
+    let daemon = StandIn::giving(&site.socket(), attachment());
+    let made = site.run("ADD", &site.conf("1.1.0", json!({}))).result();
+    let conf = site.conf("1.1.0", json!({"prevResult": made}));
+    site.run("CHECK", &conf).result();
+    assert_eq!(daemon.verbs().last(), Some(&Verb::Check));
+    site.in_pod("address add 10.9.0.99/24 dev eth1");
+    site.in_pod("route add 10.50.0.0/16 dev eth1");
+    site.run("CHECK", &conf).result();
+    site.in_pod("address delete 10.9.0.5/24 dev eth1");
+    let (code, text) = site.run("CHECK", &conf).error();
+    assert_eq!(code, 100);
+    assert!(text.contains("address 10.9.0.5/24 is missing"), "{text}");
+    site.in_pod("link set eth1 address 02:00:00:00:00:0b");
+    let (_, text) = site.run("CHECK", &conf).error();
+    assert!(text.contains("02:00:00:00:00:0b"), "{text}");
+    site.in_pod("link delete eth1");
+    let (_, text) = site.run("CHECK", &conf).error();
+    assert!(text.contains("eth1 is missing"), "{text}");
+}
+
+#[test]
+fn check_needs_the_result_of_this_container_and_the_daemons_word() {
+    let site = Site::new();
+    let daemon = StandIn::giving(&site.socket(), attachment());
+    let mut made = site.run("ADD", &site.conf("1.1.0", json!({}))).result();
+    let (code, text) = site.run("CHECK", &site.conf("1.1.0", json!({}))).error();
+    assert_eq!(code, 7);
+    assert!(text.contains("prevResult"), "{text}");
+    drop(daemon);
+    let conf = site.conf("1.1.0", json!({"prevResult": made}));
+    assert_eq!(site.run("CHECK", &conf).error().0, 11);
+    let refusal = CniError::new(NEWEST, Code::NotAsMade, "no reservation", "x");
+    let _daemon = StandIn::new(&site.socket(), 0, move |_| Reply::Error(refusal.clone()));
+    let (_, text) = site.run("CHECK", &conf).error();
+    assert_eq!(text, "no reservation: x");
+    made["interfaces"][0]["sandbox"] = "/elsewhere".into();
+    made["routes"] = json!([{"dst": "10.77.0.0/16"}]);
+    let conf = site.conf("1.1.0", json!({"prevResult": made}));
+    let (code, text) = site.run("CHECK", &conf).error();
+    assert_eq!(code, 100);
+    assert!(
+        text.contains("/elsewhere") && text.contains("10.77.0.0/16"),
+        "{text}"
+    );
+}
+
+#[test]
+fn row_78_del_succeeds_twice_and_with_whatever_is_gone() {
+    let site = Site::new();
+    let daemon = StandIn::giving(&site.socket(), attachment());
+    let conf = site.conf("1.1.0", json!({}));
+    site.run("ADD", &conf).result();
+    site.run("DEL", &conf).result();
+    assert!(!site.has_link("eth1"));
+    site.run("DEL", &conf).result();
+    site.run_with("DEL", &conf, &site.dir.path().join("gone"), &[])
+        .result();
+    site.run_with("DEL", &conf, Path::new(""), &[]).result();
+    let plain = site.dir.path().join("plain");
+    fs::write(&plain, "").unwrap();
+    site.run_with("DEL", &conf, &plain, &[]).result();
+    let dels = daemon.verbs().into_iter().filter(|verb| *verb == Verb::Del);
+    assert_eq!(dels.count(), 5);
+}
+
+#[test]
+fn del_leaves_alone_what_it_did_not_make() {
+    let site = Site::new();
+    let daemon = StandIn::giving(&site.socket(), attachment());
+    let conf = site.conf("1.1.0", json!({}));
+    site.in_pod("link add eth1 type veth peer name other");
+    site.run("DEL", &conf).result();
+    assert!(site.has_link("eth1"));
+    site.in_host("link add eth1 link up0 type macvlan mode bridge");
+    site.run_with("DEL", &conf, &site.host_netns(), &[])
+        .result();
+    let there = site.host_netlink(|netlink| netlink.find("eth1").unwrap());
+    assert!(there.is_some(), "an interface of the host");
+    assert_eq!(daemon.verbs(), [Verb::Del, Verb::Del]);
+}
+
+#[test]
+fn del_without_a_daemon_is_kept_until_the_daemon_has_replayed_it() {
+    let site = Site::new();
+    let daemon = StandIn::giving(&site.socket(), attachment());
+    let conf = site.conf("1.1.0", json!({}));
+    site.run("ADD", &conf).result();
+    drop(daemon);
+    site.run("DEL", &conf).result();
+    site.run("DEL", &conf).result();
+    assert!(!site.has_link("eth1"));
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+    assert_eq!(mode(&site.spool()), 0o750);
+    assert_eq!(mode(&site.spool().join("00000000000000000001.json")), 0o640);
+    let kept = spool::entries_after(&site.spool(), 0).unwrap();
+    let [(1, Entry::Ask(first)), (2, Entry::Ask(_))] = &kept[..] else {
+        panic!("{kept:?}");
+    };
+    assert_eq!((first.command, &*first.ifname), (Verb::Del, "eth1"));
+    assert!(first.config.get().contains("\"flat\""));
+    let _daemon = StandIn::new(&site.socket(), 1, |_| done());
+    site.run("STATUS", &conf).result();
+    let left = spool::entries_after(&site.spool(), 0).unwrap();
+    assert_eq!((left.len(), left[0].0), (1, 2));
+}
+
+#[test]
+fn del_with_a_full_spool_asks_the_runtime_to_come_back() {
+    let site = Site::new();
+    fs::create_dir(site.spool()).unwrap();
+    for number in 1..=spool::MOST {
+        fs::write(site.spool().join(format!("{number:020}.json")), "{}").unwrap();
+    }
+    let (code, text) = site.run("DEL", &site.conf("1.1.0", json!({}))).error();
+    assert_eq!(code, 11);
+    assert!(text.contains("10000"), "{text}");
+}

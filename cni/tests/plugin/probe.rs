@@ -1,0 +1,85 @@
+//! `ADD` that looks for other users of its addresses.
+
+use std::time::Instant;
+
+use fipd_cni::{Reply, Step, Verb, attachment::ProbeResult};
+use serde_json::json;
+
+use super::{
+    address, attachment,
+    site::Site,
+    stand_in::{StandIn, done},
+};
+
+const SQUATTER: &str = "02:00:00:00:00:99";
+
+#[test]
+fn addresses_that_others_use_are_reported_and_others_come() {
+    let site = Site::new();
+    site.on_wire(&format!("link set wire0 address {SQUATTER}"));
+    site.on_wire("address add 10.9.0.5/24 dev wire0");
+    site.on_wire("address add 2001:db8::5/64 dev wire0 nodad");
+    let addresses = |last: u8| {
+        vec![
+            address(&format!("10.9.0.{last}/24"), None),
+            address(&format!("2001:db8::{last}/64"), None),
+        ]
+    };
+    let mut given = attachment();
+    given.probe = true;
+    given.addresses = addresses(5);
+    let daemon = StandIn::new(&site.socket(), 0, move |ask| match &ask.step {
+        Step::Begin if ask.command == Verb::Add => Reply::Attachment(Box::new(given.clone())),
+        Step::Probed(results) => {
+            given.probe = results.iter().any(|one| one.user.is_some());
+            if given.probe {
+                given.addresses = addresses(6);
+            }
+            Reply::Attachment(Box::new(given.clone()))
+        }
+        Step::Begin | Step::Made(_) => done(),
+    });
+    let start = Instant::now();
+    let result = site.run("ADD", &site.conf("1.1.0", json!({}))).result();
+    assert!(
+        start.elapsed().as_secs() < 4,
+        "two rounds of a second at most"
+    );
+    assert_eq!(result["ips"][0]["address"], "10.9.0.6/24");
+    assert_eq!(result["ips"][1]["address"], "2001:db8::6/64");
+    let probed = daemon
+        .asked()
+        .into_iter()
+        .filter_map(|(_, step)| match step {
+            Step::Probed(results) => Some(results),
+            Step::Begin | Step::Made(_) => None,
+        });
+    let probed: Vec<_> = probed.collect();
+    let of = |address: &str, user: Option<&str>| ProbeResult {
+        address: address.parse().unwrap(),
+        user: user.map(str::to_owned),
+    };
+    let taken = [
+        of("10.9.0.5", Some(SQUATTER)),
+        of("2001:db8::5", Some(SQUATTER)),
+    ];
+    let free = [of("10.9.0.6", None), of("2001:db8::6", None)];
+    assert_eq!(probed, [taken, free]);
+}
+
+#[test]
+fn a_daemon_that_never_finds_a_free_address_ends_in_a_conflict() {
+    let site = Site::new();
+    site.on_wire("address add 10.9.0.5/24 dev wire0");
+    let mut given = attachment();
+    given.probe = true;
+    let daemon = StandIn::new(&site.socket(), 0, move |ask| match ask.command {
+        Verb::Add => Reply::Attachment(Box::new(given.clone())),
+        _ => done(),
+    });
+    let (code, text) = site.run("ADD", &site.conf("1.1.0", json!({}))).error();
+    assert_eq!(code, 101, "{text}");
+    assert!(!site.has_link("eth1"));
+    let verbs = daemon.verbs();
+    assert_eq!((verbs.len(), verbs.last()), (10, Some(&Verb::Del)));
+}
