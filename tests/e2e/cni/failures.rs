@@ -288,6 +288,15 @@ async fn promiscuity(bed: &CniBed) -> Result<u64> {
     found[0]["promiscuity"].as_u64().context("promiscuity")
 }
 
+async fn wait_promiscuity(bed: &CniBed, expected: u64) -> Result<()> {
+    wait_until("the master is as before", SOON, || async {
+        let found = promiscuity(bed).await?;
+        ensure!(found == expected, "promiscuity {found}, not {expected}");
+        Ok(())
+    })
+    .await
+}
+
 #[test]
 fn defect_27_the_master_is_not_promiscuous_after_the_last_container() {
     on_host(async |bed| {
@@ -303,19 +312,11 @@ fn defect_27_the_master_is_not_promiscuous_after_the_last_container() {
         bed.host.remove_container("c2").await?;
         bed.fipd.restart().await?;
         bed.call("DEL", "c2", &conf).await?.result()?;
-        let as_before = |expected: u64| async move {
-            wait_until("the master is as before", SOON, || async {
-                let found = promiscuity(bed).await?;
-                ensure!(found == expected, "promiscuity {found}, not {expected}");
-                Ok(())
-            })
-            .await
-        };
-        as_before(before).await?;
+        wait_promiscuity(bed, before).await?;
         // What an admin wants is not taken away.
         bed.host.run("ip link set eth0 promisc on").await?;
         bed.add("c3", &conf).await?;
         bed.call("DEL", "c3", &conf).await?.result()?;
-        as_before(before + 1).await
+        wait_promiscuity(bed, before + 1).await
     });
 }

@@ -214,7 +214,8 @@ fn after_random_verbs_and_kills_everything_agrees() {
     on_host(async |bed| {
         let mut random = Random {
             dice: Dice(seed),
-            conf: bed.conf(BOTH),
+            // With IPv6 each ADD waits for a second or two until the kernel has found no duplicate.
+            conf: bed.conf(V4),
             all: BTreeMap::new(),
             done: BTreeMap::new(),
         };

@@ -7,7 +7,7 @@ use fipd_tests::flat_network::{FlatObjects, IP, PodCluster, SUBNET, SUBNETS};
 use fipd_tests::process::Process;
 use fipd_tests::testbed::{
     BRIDGE, CniHost, ControlPlaneOptions, Fipd, Node, NodeNetwork, NodeOptions, PAUSE,
-    RESTRICTED_USER, SERVICE_ADDRESS, SharedClusters as _, fipd_binary, wait_until, with_server,
+    SERVICE_ADDRESS, SharedClusters as _, fipd_binary, wait_until, with_server,
 };
 use fipd_tests::toolchain::Component;
 use serde_json::{Value, json};
@@ -23,8 +23,17 @@ const NETWORKS: &str = "k8s.v1.cni.cncf.io/networks";
 const ATTACHMENTS: &str = include_str!("../../crds/network_attachments.yaml");
 /// On a node.
 const RECORD: &str = "/var/log/exchanges";
-/// What an agent may do.
+/// What an agent may do, and nothing else: to be in packaging/rbac.
 const AGENT_ROLE: &str = "fipd-flat-network-node";
+const AGENT_RIGHTS: &str = r#"
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: fipd-flat-network-node}
+rules:
+  - {apiGroups: [""], resources: [namespaces], resourceNames: [kube-system], verbs: [get]}
+  - {apiGroups: [flatnetwork.pandaria.io], resources: [flatnetworksubnets, flatnetworkips], verbs: [get, watch]}
+  - {apiGroups: [flatnetwork.pandaria.io], resources: [flatnetworkips/status], verbs: [patch]}
+"#;
 const NODES: [&str; 2] = ["n1", "n2"];
 
 /// All of it.
@@ -65,7 +74,10 @@ impl Bed {
                 "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": AGENT,
             }],
         });
-        cluster.0.apply(&binding.to_string()).await?;
+        cluster
+            .0
+            .apply(&format!("{AGENT_RIGHTS}---\n{binding}\n"))
+            .await?;
         let mut fipd = cluster.prepare_fipd("").await?;
         fipd.restart().await?;
         fipd.wait_ready(DEADLINE).await?;
