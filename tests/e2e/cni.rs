@@ -80,7 +80,10 @@ async fn agree(bed: &CniBed, live: &Live, others: &[String]) -> Result<()> {
     }
     let links = bed.host.run("ip -json link").await?;
     let links: Vec<Value> = serde_json::from_str(&links)?;
-    let names: BTreeSet<_> = links.iter().filter_map(|one| one["ifname"].as_str()).collect();
+    let names: BTreeSet<_> = links
+        .iter()
+        .filter_map(|one| one["ifname"].as_str())
+        .collect();
     ensure!(
         names == BTreeSet::from(["lo", MASTER]),
         "on the host: {names:?}"

@@ -107,7 +107,11 @@ impl Random {
     /// The plugin ends somewhere in the middle.
     async fn killed_plugin(&mut self, bed: &CniBed) -> Result<()> {
         let (name, known) = self.container();
-        let verb = if known == Known::Detached { "ADD" } else { "DEL" };
+        let verb = if known == Known::Detached {
+            "ADD"
+        } else {
+            "DEL"
+        };
         self.count("kill of the plugin");
         let call = bed.call_of(verb, &name, &self.conf);
         let after = Duration::from_micros(u64::from(self.dice.roll(20_000)));
@@ -145,7 +149,11 @@ impl Random {
     async fn restart(&mut self, bed: &mut CniBed) -> Result<()> {
         self.count("kill of the daemon");
         let (name, known) = self.container();
-        let verb = if known == Known::Detached { "ADD" } else { "DEL" };
+        let verb = if known == Known::Detached {
+            "ADD"
+        } else {
+            "DEL"
+        };
         let pid = nix::unistd::Pid::from_raw(i32::try_from(bed.fipd.pid()?)?);
         let after = Duration::from_micros(u64::from(self.dice.roll(20_000)));
         let kill = async {
@@ -189,7 +197,10 @@ impl Random {
 
     /// The runtime deletes what it does not know, and then all agree.
     async fn look(&mut self, bed: &CniBed) -> Result<()> {
-        let unknown = self.all.iter().filter(|(_, known)| **known == Known::Unknown);
+        let unknown = self
+            .all
+            .iter()
+            .filter(|(_, known)| **known == Known::Unknown);
         let unknown: Vec<_> = unknown.map(|(name, _)| name.clone()).collect();
         for name in unknown {
             self.del(bed, &name).await?;
@@ -226,11 +237,16 @@ fn after_random_verbs_and_kills_everything_agrees() {
         }
         for cycle in 0..cycles {
             let done = random.step(bed).await;
-            done.with_context(|| format!("cycle {cycle}, FIPD_CNI_SEED={seed}, {:?}", random.done))?;
+            done.with_context(|| {
+                format!("cycle {cycle}, FIPD_CNI_SEED={seed}, {:?}", random.done)
+            })?;
             if cycle % BETWEEN_LOOKS == BETWEEN_LOOKS - 1 {
                 let agreed = random.look(bed).await;
                 agreed.with_context(|| {
-                    format!("after cycle {cycle}, FIPD_CNI_SEED={seed}, {:?}", random.done)
+                    format!(
+                        "after cycle {cycle}, FIPD_CNI_SEED={seed}, {:?}",
+                        random.done
+                    )
                 })?;
             }
         }

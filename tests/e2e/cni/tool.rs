@@ -13,8 +13,7 @@ async fn tool(bed: &CniBed, verb: &str, container: &str) -> Result<Value> {
 #[test]
 fn cnitool_adds_checks_deletes_collects_and_asks_for_the_status() {
     on_host(async |bed| {
-        bed.host
-            .write_network("1.1.0", "lan", &[bed.conf(BOTH)])?;
+        bed.host.write_network("1.1.0", "lan", &[bed.conf(BOTH)])?;
         for container in ["c1", "c2"] {
             bed.host.make_container(container).await?;
         }

@@ -173,7 +173,9 @@ impl Bed {
             "metadata": { "annotations": annotations },
             "spec": {
                 "nodeSelector": { "kubernetes.io/hostname": NODES[node] },
-                "automountServiceAccountToken": false, "terminationGracePeriodSeconds": 0,
+                "automountServiceAccountToken": false,
+                // With 0 the object is gone before the kubelet has ended what runs.
+                "terminationGracePeriodSeconds": 1,
                 "containers": [{ "name": "c", "image": PAUSE, "imagePullPolicy": "Never" }],
             },
         });
@@ -224,8 +226,7 @@ impl Bed {
     pub async fn exchange(&self, node: usize, pod: &str, verb: &str) -> Result<Value> {
         let all = self.exchanges(node, pod).await?;
         let of = |one: &&Value| {
-            one["plugin"] == "rancher-flat-network-cni"
-                && one["environment"]["CNI_COMMAND"] == verb
+            one["plugin"] == "rancher-flat-network-cni" && one["environment"]["CNI_COMMAND"] == verb
         };
         let last = all.iter().rev().find(of).cloned();
         last.with_context(|| format!("no {verb} of {pod}: {all:?}"))
@@ -271,9 +272,8 @@ impl Bed {
 /// Multus with a bridge as the cluster's network.
 fn network(cluster: &PodCluster, number: u8) -> Result<NodeNetwork> {
     let plugin = std::env::var_os("FIPD_BIN").map(std::path::PathBuf::from);
-    let plugin = plugin.unwrap_or_else(|| {
-        fipd_tests::runner::target_directory().join("debug/fipd")
-    });
+    let plugin =
+        plugin.unwrap_or_else(|| fipd_tests::runner::target_directory().join("debug/fipd"));
     let plugin = plugin.canonicalize()?.with_file_name("fipd-cni");
     let plugins = [
         ("multus", Component::Multus.path()?),

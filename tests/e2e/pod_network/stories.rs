@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use anyhow::{Context as _, Result, ensure};
 use fipd_tests::flat_network::IP;
 use fipd_tests::testbed::{on_a_node, wait_until};
+use kube::api::DeleteParams;
 use serde_json::Value;
 
 use super::bed::{Bed, DEADLINE, HOST_V4, HOST_V6, NAMESPACE, prepare};
@@ -82,7 +83,10 @@ async fn is_attached(bed: &Bed, node: usize, pod: &str) -> Result<BTreeSet<Strin
         "{pod} has {addresses:?}, objects say {expected:?}"
     );
     let interface = bed.interface(node, pod, "eth1").await?;
-    ensure!(ip["status"]["mac"] == interface["address"], "{ip} {interface}");
+    ensure!(
+        ip["status"]["mac"] == interface["address"],
+        "{ip} {interface}"
+    );
     Ok(addresses)
 }
 
@@ -117,7 +121,10 @@ async fn multus_is_answered(bed: &Bed) -> Result<()> {
     ensure!(environment["CNI_IFNAME"] == "eth1", "{exchange}");
     let args = environment["CNI_ARGS"].as_str().unwrap_or_default();
     // Most keys come twice.
-    ensure!(args.starts_with("IgnoreUnknown=true;K8S_POD_NAMESPACE="), "{args}");
+    ensure!(
+        args.starts_with("IgnoreUnknown=true;K8S_POD_NAMESPACE="),
+        "{args}"
+    );
     let uids = args.matches(&format!("K8S_POD_UID={uid}")).count();
     ensure!(uids == 2, "{args}");
     let stdin: Value = serde_json::from_str(exchange["stdin"].as_str().unwrap_or_default())?;
@@ -133,15 +140,21 @@ async fn multus_is_answered(bed: &Bed) -> Result<()> {
         "{status}"
     );
     let ips = status[1]["ips"].as_array().into_iter().flatten();
-    let ips: BTreeSet<_> = ips.filter_map(|ip| ip.as_str()).map(str::to_owned).collect();
+    let ips: BTreeSet<_> = ips
+        .filter_map(|ip| ip.as_str())
+        .map(str::to_owned)
+        .collect();
     ensure!(ips == shown(bed, "a").await?, "{status}");
     Ok(())
 }
 
 async fn defect_4_the_next_pod_of_a_name_has_its_own_object(bed: &Bed) -> Result<()> {
-    for _ in 0..3 {
-        let path = format!("{NAMESPACE}/b");
-        bed.objects.delete("Pod", &path).await?;
+    let path = format!("{NAMESPACE}/b");
+    // By force, its object is gone while its interface is still there.
+    for grace in [1, 0] {
+        let params = DeleteParams::default().grace_period(grace);
+        let pods = bed.objects.of("Pod", NAMESPACE);
+        pods.delete("b", &params).await?;
         bed.objects.wait_gone("Pod", &path).await?;
         let uid = bed.pod("b", 1, true).await?;
         is_attached(bed, 1, "b").await?;
@@ -157,7 +170,8 @@ async fn defect_4_the_next_pod_of_a_name_has_its_own_object(bed: &Bed) -> Result
 async fn pods_are_deleted_while_the_agent_is_down(bed: &mut Bed) -> Result<()> {
     bed.agents[0].kill()?;
     bed.delete("a").await?;
-    let exchange = bed.exchange(0, "a", "DEL").await?;
+    let what = "the plugin has deleted what the pod had";
+    let exchange = wait_until(what, DEADLINE, || bed.exchange(0, "a", "DEL")).await?;
     ensure!(exchange["error"] == "", "{exchange}");
     bed.agents[0] = bed.start_agent(0).await?;
     bed.pod("a", 0, true).await?;
@@ -206,7 +220,10 @@ async fn defect_27_nothing_is_left_on_the_nodes(bed: &Bed) -> Result<()> {
             let (names, promiscuity) = seen_on(bed, node).await?;
             ensure!(promiscuity == 0, "promiscuity {promiscuity}");
             let expected = ["lo", "eth0", "cni0"].map(str::to_owned);
-            let left: Vec<_> = names.difference(&BTreeSet::from(expected)).cloned().collect();
+            let left: Vec<_> = names
+                .difference(&BTreeSet::from(expected))
+                .cloned()
+                .collect();
             ensure!(left.is_empty(), "{left:?}");
             Ok(())
         })

@@ -190,11 +190,7 @@ fn remove(mounts_of: u32, netns: &Path) -> Result<Duration> {
     runtime.block_on(async {
         let (connection, handle, _) = rtnetlink::new_connection()?;
         tokio::spawn(connection);
-        let mut links = handle
-            .link()
-            .get()
-            .match_name("flat0".to_owned())
-            .execute();
+        let mut links = handle.link().get().match_name("flat0".to_owned()).execute();
         let link = links.try_next().await?.context("flat0")?;
         let start = Instant::now();
         handle.link().del(link.header.index).execute().await?;

@@ -169,7 +169,11 @@ impl CniHost {
         shell.args(["-c", command]);
         let output = self.exchange(shell, "").await?;
         let [out, err] = texts(&output);
-        ensure!(output.status.success(), "{command}: {}: {out}{err}", output.status);
+        ensure!(
+            output.status.success(),
+            "{command}: {}: {out}{err}",
+            output.status
+        );
         Ok(out)
     }
 
@@ -177,8 +181,11 @@ impl CniHost {
     pub async fn run_in(&self, container: &str, command: &str) -> Result<String> {
         let path = self.netns(container);
         let quoted = command.replace('\'', "'\\''");
-        self.run(&format!("nsenter --net={} sh -c '{quoted}'", path.display()))
-            .await
+        self.run(&format!(
+            "nsenter --net={} sh -c '{quoted}'",
+            path.display()
+        ))
+        .await
     }
 
     /// The interfaces of a container beside loopback, as `ip -json address` has them.
