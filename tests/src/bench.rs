@@ -6,6 +6,7 @@ mod adoption;
 mod appliance;
 mod cluster_api;
 mod clusters;
+mod cni;
 mod decision;
 mod durable;
 mod figure;
@@ -91,6 +92,10 @@ pub const BENCHES: &[Bench] = &[
     Bench {
         name: "flat-network",
         run: || Box::pin(flat_network::run()),
+    },
+    Bench {
+        name: "cni",
+        run: || Box::pin(cni::run()),
     },
     Bench {
         name: "rules",

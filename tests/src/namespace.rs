@@ -67,6 +67,22 @@ pub fn enter_in_child(command: &mut Command) -> io::Result<()> {
     Ok(())
 }
 
+/// Has a child see the mounts of the process with this id.
+pub fn enter_mounts_in_child(command: &mut Command, pid: u32) -> Result<()> {
+    let path = format!("/proc/{pid}/ns/mnt");
+    let there = File::open(&path).with_context(|| format!("open {path}"))?;
+    // SAFETY: setns and the reading of errno are async-signal-safe and allocate nothing; the closure keeps the file open.
+    unsafe {
+        command.pre_exec(
+            move || match libc::setns(there.as_raw_fd(), libc::CLONE_NEWNS) {
+                0 => Ok(()),
+                _ => Err(io::Error::last_os_error()),
+            },
+        );
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use std::path::PathBuf;

@@ -22,7 +22,17 @@ pub fn checkout() -> &'static Path {
 }
 
 /// With these packages named, features of dependencies are those that this program is linked with: its library is used again.
-const RELEASE: [&str; 5] = ["--release", "--package", "fipd-tests", "--package", "fipd"];
+const RELEASE: [&str; 9] = [
+    "--release",
+    "--package",
+    "fipd-tests",
+    "--package",
+    "fipd",
+    "--package",
+    "fipd-cni",
+    "--bin",
+    "fipd-cni",
+];
 
 /// Builds the daemon and, beside it, the CNI plugin, and gives back the daemon's path. The benches, which are a release build,
 /// measure the daemon as users get it; the tests use both with the checks of a debug build, and of what the unit tests have

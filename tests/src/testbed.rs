@@ -14,6 +14,7 @@ mod browser;
 mod certificates;
 mod charts;
 pub mod cluster_api;
+mod cni;
 mod control_plane;
 mod directory;
 mod etcd;
@@ -40,6 +41,9 @@ mod vm;
 pub use browser::{Browser, BrowserOptions};
 pub use certificates::CertificateAuthority;
 pub use charts::{Charts, HelmCli};
+pub use cni::{
+    Called, CniBed, CniCall, CniHost, MASTER, SEGMENT_V4, SEGMENT_V6, on_a_host, with_previous,
+};
 pub use control_plane::{
     ControlPlane, ControlPlaneOptions, Foundation, RESTRICTED_USER, SERVICE_ADDRESS,
 };
@@ -55,7 +59,7 @@ pub use kubeconfig::with_server;
 pub use kwok::Kwok;
 pub use machine::{Machine, SHARED};
 pub use manifests::{apply_yaml, documents, install_crds};
-pub use node::{Node, on_a_node};
+pub use node::{BRIDGE, Node, NodeNetwork, NodeOptions, PAUSE, on_a_node};
 pub use packages::{Kind, NEWS, Packages, packaging};
 pub use ports::free_port;
 pub use shared_site::{ClustersOfTest, SharedClusters, SharedSite, TestFipd};

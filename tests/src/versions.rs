@@ -29,6 +29,15 @@ pub const KWOK: &str = "v0.8.0";
 /// The OCI registry, `github.com/google/go-containerregistry`.
 pub const REGISTRY: &str = "v0.19.0";
 
+/// `cnitool`, `github.com/containernetworking/cni`.
+pub const CNI: &str = "v1.3.0";
+
+/// The published CNI plugins, `github.com/containernetworking/plugins`.
+pub const CNI_PLUGINS: &str = "v1.9.1";
+
+/// The Multus whose behaviour `testbed-go/multus` has; raise [`RECIPE`] when that changes.
+pub const MULTUS: &str = "v4.2.2";
+
 /// The Go library for netlink that fipd's rules are measured against, `github.com/vishvananda/netlink`.
 pub const GO_NETLINK: &str = "v1.3.1";
 
@@ -126,6 +135,26 @@ mod tests {
         assert!(
             requires(kwok, "sigs.k8s.io/kwok", KWOK),
             "testbed-go/kwok/go.mod"
+        );
+        let tool = include_str!("../testbed-go/cnitool/go.mod");
+        assert!(
+            requires(tool, "github.com/containernetworking/cni", CNI),
+            "testbed-go/cnitool/go.mod"
+        );
+        let stand_in = include_str!("../testbed-go/multus/go.mod");
+        assert!(
+            requires(stand_in, "github.com/containernetworking/cni", CNI),
+            "testbed-go/multus/go.mod"
+        );
+        assert!(include_str!("../testbed-go/multus/main.go").contains(MULTUS));
+        let plugins = include_str!("../testbed-go/cni-plugins/go.mod");
+        assert!(
+            requires(
+                plugins,
+                "github.com/containernetworking/plugins",
+                CNI_PLUGINS
+            ),
+            "testbed-go/cni-plugins/go.mod"
         );
         let peer = include_str!("../testbed-go/netlink/go.mod");
         assert!(

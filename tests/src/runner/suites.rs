@@ -166,12 +166,13 @@ async fn unit_tests() -> Result<Tally> {
 
 /// Files of `tests/e2e` of which three tests run at once: they mostly wait for minutes to pass that fipd must let pass, or share
 /// their servers and a fipd.
-const SIDE_BY_SIDE: [&str; 6] = [
+const SIDE_BY_SIDE: [&str; 7] = [
     "capi_claims",
     "capi_core",
     "capi_pools",
     "capi_vip",
     "clusters",
+    "cni",
     "service_lb",
 ];
 

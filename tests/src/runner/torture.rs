@@ -12,13 +12,14 @@ use crate::say::say;
 use crate::{toolchain, versions};
 
 /// How much more than in `verify` the tests are to do.
-const MORE: [(&str, &str); 10] = [
+const MORE: [(&str, &str); 11] = [
     ("FIPD_KILL_ROUNDS", "100"),
     ("FIPD_FLIP_ROUNDS", "1000"),
     ("FIPD_CUT_ROUNDS", "60"),
     ("FIPD_FULL_ROUNDS", "60"),
     ("FIPD_RESTORE_ROUNDS", "60"),
     ("FIPD_SOAK_SECONDS", "600"),
+    ("FIPD_CNI_CYCLES", "5000"),
     ("FIPD_FUZZ_SECONDS", "600"),
     // The version that `verify` does not take.
     ("FIPD_HELM", "4"),

@@ -12,6 +12,7 @@ use tokio::sync::OnceCell;
 use super::directory::TestDirectory;
 use super::http::{Reply, get_unix};
 use super::ports::free_port;
+use crate::namespace::enter_mounts_in_child;
 use crate::process::{Process, spawn_bound};
 use crate::wait::wait_until;
 
@@ -40,6 +41,8 @@ pub struct FipdOptions {
     pub environment: Vec<(String, String)>,
     /// Further arguments of `serve`.
     pub arguments: Vec<String>,
+    /// The process whose mounts the daemon sees, if not those of this one.
+    pub mounts_of: Option<u32>,
 }
 
 /// What a CLI call gave.
@@ -154,6 +157,11 @@ impl Fipd {
             .find_map(|line| line.strip_prefix("VmRSS:"))
             .context("VmRSS in /proc")?;
         Ok(line.trim().trim_end_matches("kB").trim().parse()?)
+    }
+
+    /// Adds an argument of `serve`; it counts from the next start.
+    pub fn add_argument(&mut self, argument: &str) {
+        self.options.arguments.push(argument.to_owned());
     }
 
     /// Replaces the config file; it counts from the next start, and in a running daemon for what is reloaded.
@@ -281,6 +289,9 @@ impl Fipd {
                 .iter()
                 .map(|(name, value)| (name, value)),
         );
+        if let Some(pid) = self.options.mounts_of {
+            enter_mounts_in_child(&mut command, pid)?;
+        }
         let process = Process::spawn("fipd", command, &self.log_path())?;
         let healthy = wait_until("fipd is healthy", HEALTHY_WITHIN, || async {
             if let Err(ended) = process.still_running() {

@@ -2,13 +2,14 @@
 //! network has the node's, not this machine's.
 //!
 //! ```text
-//!  this namespace                       | the node: network, processes, mounts
-//!  API server at 10.96.0.1:443 -- veth -|- kubelet --> containerd --> pods
+//!  this namespace                          | node N: network, processes, mounts
+//!  API server at 10.96.0.1:443 -- bridge --|- eth0 192.168.77.N+1, kubelet --> containerd --> pods
 //! ```
 //!
 //! The first process of the node ends with this one, and the kernel ends all others with it.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -16,7 +17,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::Node as NodeObject;
 use kube::api::Api;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::control_plane::{ControlPlane, SERVICE_ADDRESS};
 use super::directory::TestDirectory;
@@ -33,11 +34,15 @@ const READY_WITHIN: Duration = Duration::from_secs(60);
 const ENDS_WITHIN: Duration = Duration::from_secs(10);
 /// Where the kubelet looks for static pods.
 const MANIFESTS: &str = "manifests";
-const PAUSE: &str = "fipd.test/pause:1";
+/// An image whose first process waits, and which has busybox.
+pub const PAUSE: &str = "fipd.test/pause:1";
+/// Here, with all nodes on it: the segment that the nodes' `eth0` are on.
+pub const BRIDGE: &str = "nodes";
 /// Has the node's daemons leave nothing on this machine where they know only one place, says so with a file, and reaps what
 /// is left behind by others.
-const FIRST: &str = "mkdir -p /var/lib/kubelet && for place in /run /var/log /var/lib/kubelet; do mount -t tmpfs node $place \
-                     || exit 1; done; touch \"$0\"; while :; do sleep 1000 & wait; done";
+const FIRST: &str = "mkdir -p /var/lib/kubelet && mkdir -p /var/lib/cni /var/lib/fipd-cni; \
+                     for place in /run /var/log /var/lib/kubelet /var/lib/cni /var/lib/fipd-cni; do \
+                     mount -t tmpfs node $place || exit 1; done; touch \"$0\"; while :; do sleep 1000 & wait; done";
 
 /// Runs a story in a network namespace of its own, in which nodes can be started.
 pub fn on_a_node(story: impl AsyncFnOnce() -> Result<()> + Send) -> Result<()> {
@@ -63,6 +68,36 @@ async fn prepare_node() -> Result<()> {
     tokio::task::spawn_blocking(prepare).await?
 }
 
+/// How a node differs from others.
+#[derive(Debug, Clone)]
+pub struct NodeOptions {
+    /// Which one of the control plane it is, from 1.
+    pub number: u8,
+    /// What fipd's image is called there; `None`: it has none.
+    pub fipd_image: Option<String>,
+    /// The network of its pods; `None`: they have the node's.
+    pub network: Option<NodeNetwork>,
+}
+
+impl Default for NodeOptions {
+    fn default() -> Self {
+        Self {
+            number: 1,
+            fipd_image: None,
+            network: None,
+        }
+    }
+}
+
+/// How containerd attaches pods.
+#[derive(Debug, Clone)]
+pub struct NodeNetwork {
+    /// The plugins, by the types that they have there.
+    pub plugins: Vec<(String, PathBuf)>,
+    /// The list of plugins.
+    pub configuration: Value,
+}
+
 /// A running node. Dropping it ends all that runs on it.
 pub struct Node {
     kubelet: Process,
@@ -77,9 +112,23 @@ impl Node {
     /// The one node of a control plane for nodes, with the controller manager that takes the taint of new nodes off;
     /// `fipd_image` is what fipd's image is called there. Waits until it is ready.
     pub async fn start(plane: &ControlPlane, name: &str, fipd_image: &str) -> Result<Self> {
+        let options = NodeOptions {
+            fipd_image: Some(fipd_image.to_owned()),
+            ..NodeOptions::default()
+        };
+        Self::start_with(plane, name, &options).await
+    }
+
+    /// One of several nodes. Waits until it is ready.
+    pub async fn start_with(
+        plane: &ControlPlane,
+        name: &str,
+        options: &NodeOptions,
+    ) -> Result<Self> {
         let directory = TestDirectory::new()?;
         let folder = directory.path();
         write_settings(folder, plane)?;
+        write_network(folder, options.network.as_ref())?;
         let mut unshare = Command::new("unshare");
         unshare.args([
             "--net",
@@ -97,7 +146,7 @@ impl Node {
             &folder.join("first.log"),
         )?;
         let pid = child(&first, &mounted).await?;
-        connect(pid)?;
+        connect(pid, options.number)?;
         let log = |name: &str| folder.join(format!("{name}.log"));
         let containerd = inside(
             pid,
@@ -105,7 +154,7 @@ impl Node {
             &["--config", &shown(folder, "containerd.toml")],
         );
         let containerd = Process::spawn("containerd", containerd, &log("containerd"))?;
-        import(pid, folder, fipd_image, &containerd).await?;
+        import(pid, folder, options.fipd_image.as_deref(), &containerd).await?;
         let kubelet = tokio::task::spawn_blocking(|| Component::Kubelet.path()).await??;
         let mut command = inside(pid, &kubelet.display().to_string(), &[]);
         command
@@ -114,7 +163,7 @@ impl Node {
             .arg(format!("--kubeconfig={}", shown(folder, "kubeconfig")))
             .args([
                 &format!("--hostname-override={name}"),
-                "--node-ip=192.168.77.2",
+                &format!("--node-ip={}", address(options.number)),
             ]);
         let kubelet = Process::spawn("kubelet", command, &log("kubelet"))?;
         let node = Self {
@@ -126,6 +175,16 @@ impl Node {
         };
         node.ready(plane, name).await?;
         Ok(node)
+    }
+
+    /// A program on the node, to be started.
+    pub fn command(&self, program: &Path) -> Command {
+        inside(self.pid, &program.display().to_string(), &[])
+    }
+
+    /// A directory of the test's that the node sees too.
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
     }
 
     /// Runs a command of a shell on the node and gives back what it says.
@@ -233,25 +292,37 @@ async fn child(first: &Process, mounted: &Path) -> Result<u32> {
     wait_until("the node's first process runs", READY_WITHIN, look).await?
 }
 
-/// A cable between this namespace, where the API server is at its Service's address, and the node.
-fn connect(pid: u32) -> Result<()> {
+fn address(number: u8) -> String {
+    format!("192.168.77.{}", number + 1)
+}
+
+/// A cable between the bridge of this namespace, where the API server is at its Service's address, and the node.
+fn connect(pid: u32, number: u8) -> Result<()> {
     ip(&format!("address replace {SERVICE_ADDRESS}/32 dev lo"))?;
+    if ip(&format!("link show dev {BRIDGE}")).is_err() {
+        ip(&format!("link add {BRIDGE} type bridge"))?;
+        ip(&format!("address add 192.168.77.1/24 dev {BRIDGE}"))?;
+        ip(&format!("link set {BRIDGE} up"))?;
+    }
     ip(&format!(
-        "link add node0 type veth peer name eth0 netns {pid}"
+        "link add node{number} type veth peer name eth0 netns {pid}"
     ))?;
-    ip("address add 192.168.77.1/24 dev node0")?;
-    ip("link set node0 up")?;
-    let commands = "ip link set lo up && ip address add 192.168.77.2/24 dev eth0 && ip link set eth0 up \
-                    && ip route add 10.96.0.0/16 via 192.168.77.1";
-    let done = inside(pid, "sh", &["-c", commands]).status()?;
+    ip(&format!("link set node{number} master {BRIDGE} up"))?;
+    let commands = format!(
+        "ip link set lo up && ip address add {}/24 dev eth0 && ip link set eth0 up \
+         && ip route add 10.96.0.0/16 via 192.168.77.1",
+        address(number)
+    );
+    let done = inside(pid, "sh", &["-c", &commands]).status()?;
     ensure!(done.success(), "the node's network: {done}");
     Ok(())
 }
 
 /// Runs `ip` here.
 fn ip(arguments: &str) -> Result<()> {
-    let done = Command::new("ip").args(arguments.split(' ')).status()?;
-    ensure!(done.success(), "ip {arguments}: {done}");
+    let output = Command::new("ip").args(arguments.split(' ')).output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "ip {arguments}: {said}");
     Ok(())
 }
 
@@ -266,13 +337,9 @@ fn write_settings(folder: &Path, plane: &ControlPlane) -> Result<()> {
         place("containerd"),
         place("state"),
         place("cni"),
-        place("cni"),
+        place("net.d"),
     );
     fs::write(folder.join("containerd.toml"), containerd)?;
-    // Pods have the host's network: no plugin is ever called, but without a network the node is not ready.
-    fs::create_dir_all(folder.join("cni"))?;
-    let network = json!({ "cniVersion": "1.0.0", "name": "none", "plugins": [{ "type": "none" }] });
-    fs::write(folder.join("cni/10-none.conflist"), network.to_string())?;
     let kubelet = json!({
         "apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
         "containerRuntimeEndpoint": format!("unix://{socket}"),
@@ -293,9 +360,32 @@ fn write_settings(folder: &Path, plane: &ControlPlane) -> Result<()> {
     Ok(())
 }
 
+fn write_network(folder: &Path, network: Option<&NodeNetwork>) -> Result<()> {
+    for name in ["cni", "net.d"] {
+        fs::create_dir_all(folder.join(name))?;
+    }
+    let plugins = network.iter().flat_map(|network| &network.plugins);
+    for (kind, path) in plugins {
+        symlink(path, folder.join("cni").join(kind))?;
+    }
+    // Pods have the host's network: no plugin is ever called, but without a network the node is not ready.
+    let none = json!({ "cniVersion": "1.0.0", "name": "none", "plugins": [{ "type": "none" }] });
+    let list = network.map_or(none, |network| network.configuration.clone());
+    fs::write(folder.join("net.d/10-test.conflist"), list.to_string())?;
+    Ok(())
+}
+
 /// Fipd's image and that of the process that holds a pod's namespaces, into the node's containerd.
-async fn import(pid: u32, folder: &Path, fipd_image: &str, containerd: &Process) -> Result<()> {
-    let files = [image(folder, fipd_image, 0).await?, pause(folder).await?];
+async fn import(
+    pid: u32,
+    folder: &Path,
+    fipd_image: Option<&str>,
+    containerd: &Process,
+) -> Result<()> {
+    let mut files = vec![pause(folder).await?];
+    if let Some(tag) = fipd_image {
+        files.push(image(folder, tag, 0).await?);
+    }
     let ask = || ctr(pid, folder, &["version"]);
     let answers = wait_until("containerd answers", READY_WITHIN, ask).await;
     answers.with_context(|| containerd.log_tail())?;

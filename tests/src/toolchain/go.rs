@@ -11,6 +11,7 @@ use crate::say::progress;
 use crate::versions;
 
 const CLUSTER_API: &str = "sigs.k8s.io/cluster-api";
+const CNI_PLUGINS: &str = "github.com/containernetworking/plugins/plugins";
 
 /// One Go program of the testbed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,13 +36,23 @@ pub enum Component {
     Kwok,
     /// An OCI registry that keeps what it has in memory.
     Registry,
+    /// The runtime of the CNI project: libcni as a command.
+    CniTool,
+    /// The published CNI plugins; their folder is a `CNI_PATH`.
+    CniMacvlan,
+    CniBridge,
+    CniLoopback,
+    CniHostLocal,
+    CniStatic,
+    /// What stands in for Multus.
+    Multus,
     /// What adds policy rules by the Go library for netlink; only `cargo bench-peers` takes it.
     NetlinkPeer,
 }
 
 impl Component {
     /// Those of `cargo verify`, in the order in which they are built.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 19] = [
         Self::Etcd,
         Self::KubeApiserver,
         Self::KubeControllerManager,
@@ -54,6 +65,13 @@ impl Component {
         Self::Clusterctl,
         Self::Kwok,
         Self::Registry,
+        Self::CniTool,
+        Self::CniMacvlan,
+        Self::CniBridge,
+        Self::CniLoopback,
+        Self::CniHostLocal,
+        Self::CniStatic,
+        Self::Multus,
     ];
 
     /// The path of the binary, built first when the cache has none.
@@ -108,6 +126,13 @@ impl Component {
             Self::ClusterApi | Self::Clusterctl => "cluster-api",
             Self::Kwok => "kwok",
             Self::Registry => "registry",
+            Self::CniTool => "cnitool",
+            Self::CniMacvlan
+            | Self::CniBridge
+            | Self::CniLoopback
+            | Self::CniHostLocal
+            | Self::CniStatic => "cni-plugins",
+            Self::Multus => "multus",
             Self::NetlinkPeer => "netlink",
         }
     }
@@ -126,6 +151,13 @@ impl Component {
             Self::ClusterApi | Self::Clusterctl => versions::CLUSTER_API,
             Self::Kwok => versions::KWOK,
             Self::Registry => versions::REGISTRY,
+            Self::CniTool => versions::CNI,
+            Self::CniMacvlan
+            | Self::CniBridge
+            | Self::CniLoopback
+            | Self::CniHostLocal
+            | Self::CniStatic => versions::CNI_PLUGINS,
+            Self::Multus => versions::MULTUS,
             Self::NetlinkPeer => versions::GO_NETLINK,
         }
     }
@@ -144,19 +176,33 @@ impl Component {
             Self::Clusterctl => "clusterctl",
             Self::Kwok => "kwok",
             Self::Registry => "registry",
+            Self::CniTool => "cnitool",
+            Self::CniMacvlan => "macvlan",
+            Self::CniBridge => "bridge",
+            Self::CniLoopback => "loopback",
+            Self::CniHostLocal => "host-local",
+            Self::CniStatic => "static",
+            Self::Multus => "multus",
             Self::NetlinkPeer => "netlink",
         }
     }
 
     fn package(self) -> String {
         match self {
-            Self::Etcd | Self::Registry | Self::NetlinkPeer => ".".to_string(),
+            Self::Etcd | Self::Registry | Self::Multus | Self::NetlinkPeer => ".".to_string(),
             Self::Helm => "helm.sh/helm/v3/cmd/helm".to_string(),
             Self::Helm4 => "helm.sh/helm/v4/cmd/helm".to_string(),
             Self::HelmController => "github.com/k3s-io/helm-controller".to_string(),
             Self::ClusterApi => format!("{CLUSTER_API}/core"),
             Self::Clusterctl => format!("{CLUSTER_API}/cmd/clusterctl"),
             Self::Kwok => "sigs.k8s.io/kwok/cmd/kwok".to_string(),
+            Self::CniTool => "github.com/containernetworking/cni/cnitool".to_string(),
+            Self::CniMacvlan | Self::CniBridge | Self::CniLoopback => {
+                format!("{CNI_PLUGINS}/main/{}", self.binary())
+            }
+            Self::CniHostLocal | Self::CniStatic => {
+                format!("{CNI_PLUGINS}/ipam/{}", self.binary())
+            }
             Self::KubeApiserver
             | Self::KubeControllerManager
             | Self::KubeScheduler

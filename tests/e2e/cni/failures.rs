@@ -1,0 +1,321 @@
+//! The daemon away, killed or without addresses; reboots; what a failing call leaves behind.
+
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixListener;
+
+use futures::future::join_all;
+
+use super::*;
+
+/// Files of the spool.
+async fn spool(bed: &CniBed) -> Result<Vec<String>> {
+    let folder = "/var/lib/fipd-cni/spool";
+    let listed = bed
+        .host
+        .run(&format!("ls {folder} 2>/dev/null || true"))
+        .await?;
+    // Beside them are a lock and the last number.
+    let entries = listed
+        .lines()
+        .filter(|name| name.starts_with(|one: char| one.is_ascii_digit()));
+    Ok(entries.map(str::to_owned).collect())
+}
+
+#[test]
+fn a_container_is_deleted_while_fipd_is_down_and_its_addresses_are_free_afterwards() {
+    on_host(async |bed| {
+        let conf = bed.conf(BOTH);
+        let first = bed.add("c1", &conf).await?;
+        bed.add("c2", &conf).await?;
+        let kept = bed.add("c3", &conf).await?;
+        bed.fipd.kill9()?;
+        let (code, _) = bed.call("STATUS", "c1", &conf).await?.error()?;
+        ensure!(code == 50, "STATUS without a daemon: {code}");
+        bed.host.make_container("c4").await?;
+        bed.call("ADD", "c4", &conf).await?.failed_with(11)?;
+        // One whose namespace is there, and one whose is gone; each twice.
+        bed.host.remove_container("c2").await?;
+        for container in ["c1", "c2", "c1", "c2"] {
+            bed.call("DEL", container, &conf).await?.result()?;
+        }
+        let left = bed.host.interfaces("c1").await?;
+        ensure!(left.is_empty(), "{left:?}");
+        ensure!(!spool(bed).await?.is_empty(), "nothing is spooled");
+        let mode = "cd /var/lib/fipd-cni && stat -c %a spool spool/[0-9]*";
+        let modes = bed.host.run(mode).await?;
+        let modes: Vec<_> = modes.split_whitespace().collect();
+        ensure!(modes[0] == "750", "the folder: {modes:?}");
+        ensure!(modes[1..].iter().all(|one| *one == "640"), "{modes:?}");
+        bed.fipd.restart().await?;
+        let live = Live::from([("c3".to_owned(), given(&kept))]);
+        let others = ["c1", "c4"].map(str::to_owned);
+        wait_agree(bed, &live, &others).await?;
+        // The first that is free.
+        let again = bed.call("ADD", "c1", &conf).await?.result()?;
+        ensure!(given(&again) == given(&first), "{again}");
+        let what = "what is acknowledged is not in the spool any more";
+        wait_until(what, SOON, || async {
+            let left = spool(bed).await?;
+            ensure!(left.is_empty(), "{left:?}");
+            Ok(())
+        })
+        .await
+    });
+}
+
+/// A deletion that is replayed late is not one of the container that came after.
+#[test]
+fn a_replayed_deletion_spares_the_next_container_of_the_name() {
+    on_host(async |bed| {
+        let conf = bed.conf(V4);
+        let pod = |uid: &str, call: CniCall| {
+            let args =
+                format!("IgnoreUnknown=1;K8S_POD_NAMESPACE=n;K8S_POD_NAME=p;K8S_POD_UID={uid}");
+            call.with("CNI_ARGS", &args)
+        };
+        bed.host.make_container("c1").await?;
+        let add = pod("one", bed.call_of("ADD", "c1", &conf));
+        bed.host.call(&add).await?.result()?;
+        bed.fipd.kill9()?;
+        let del = pod("one", bed.call_of("DEL", "c1", &conf));
+        bed.host.call(&del).await?.result()?;
+        bed.fipd.restart().await?;
+        let add = pod("two", bed.call_of("ADD", "c1", &conf));
+        let result = bed.host.call(&add).await?.result()?;
+        let live = Live::from([("c1".to_owned(), given(&result))]);
+        wait_agree(bed, &live, &[]).await
+    });
+}
+
+#[test]
+fn addresses_survive_a_reboot_until_the_runtime_collects_garbage() {
+    on_host(async |bed| {
+        let conf = bed.conf(BOTH);
+        for container in ["c1", "c2"] {
+            bed.add(container, &conf).await?;
+        }
+        let before = bed.allocated().await?;
+        bed.fipd.kill9()?;
+        for container in ["c1", "c2"] {
+            bed.host.remove_container(container).await?;
+        }
+        bed.fipd.restart().await?;
+        ensure!(bed.allocated().await? == before, "leases were lost");
+        // Another container of the runtime gets other addresses meanwhile.
+        let result = bed.add("c3", &conf).await?;
+        let live = Live::from([("c3".to_owned(), given(&result))]);
+        ensure!(given(&result).iter().all(|one| !before.contains_key(one)));
+        let mut gc = conf.clone();
+        gc["cni.dev/valid-attachments"] = json!([{ "containerID": "c3", "ifname": "eth0" }]);
+        bed.host.call(&CniCall::new("GC", &gc)).await?.result()?;
+        wait_agree(bed, &live, &[]).await
+    });
+}
+
+#[test]
+fn a_full_pool_is_named_and_status_says_so() {
+    on_host(async |bed| {
+        bed.make_pool("tiny --range 10.88.0.101-10.88.0.102 --prefix 24")
+            .await?;
+        let mut conf = bed.conf(&["tiny"]);
+        conf["ipam"]["routes"] = json!([]);
+        let status = async || bed.host.call(&CniCall::new("STATUS", &conf)).await;
+        status().await?.result()?;
+        let mut live = Live::new();
+        for container in ["c1", "c2"] {
+            let result = bed.add(container, &conf).await?;
+            live.insert(container.to_owned(), given(&result));
+        }
+        let text = status().await?.failed_with(50)?;
+        ensure!(text.contains("tiny"), "{text}");
+        bed.host.make_container("c3").await?;
+        let text = bed.call("ADD", "c3", &conf).await?.failed_with(11)?;
+        ensure!(text.contains("tiny"), "{text}");
+        agree(bed, &live, &["c3".to_owned()]).await?;
+        // An address of two pools is none when one of them is full.
+        let both = bed.conf(&["lan6", "tiny"]);
+        bed.call("ADD", "c3", &both).await?.failed_with(11)?;
+        agree(bed, &live, &["c3".to_owned()]).await?;
+        bed.call("DEL", "c1", &conf).await?.result()?;
+        live.remove("c1");
+        status().await?.result()?;
+        let result = bed.call("ADD", "c3", &conf).await?.result()?;
+        live.insert("c3".to_owned(), given(&result));
+        wait_agree(bed, &live, &["c1".to_owned()]).await
+    });
+}
+
+/// Many at once; each has addresses of its own.
+async fn add_many(bed: &CniBed, names: &[String], conf: &Value) -> Result<Live> {
+    let calls = names.iter().map(|name| bed.call("ADD", name, conf));
+    let mut live = Live::new();
+    for (name, called) in names.iter().zip(join_all(calls).await) {
+        let called = called?;
+        if called.code == Some(0) {
+            live.insert(name.clone(), called.addresses()?);
+        } else {
+            called.failed_with(11)?;
+        }
+    }
+    let all: Vec<_> = live.values().flatten().collect();
+    let distinct: BTreeSet<_> = all.iter().collect();
+    ensure!(all.len() == distinct.len(), "given twice: {live:?}");
+    Ok(live)
+}
+
+#[test]
+fn forty_at_once_have_addresses_of_their_own() {
+    on_host(async |bed| {
+        let conf = bed.conf(BOTH);
+        let names: Vec<_> = (0..40).map(|number| format!("c{number}")).collect();
+        for name in &names {
+            bed.host.make_container(name).await?;
+        }
+        let live = add_many(bed, &names, &conf).await?;
+        ensure!(live.len() == 40, "{live:?}");
+        agree(bed, &live, &[]).await?;
+        let calls = names.iter().map(|name| bed.call("DEL", name, &conf));
+        for called in join_all(calls).await {
+            called?.result()?;
+        }
+        wait_agree(bed, &Live::new(), &names).await
+    });
+}
+
+#[test]
+fn killing_fipd_between_adds_loses_nothing() {
+    on_host(async |bed| {
+        let conf = bed.conf(BOTH);
+        let (mut live, mut others) = (Live::new(), Vec::new());
+        for round in 0..5_u64 {
+            let names: Vec<_> = (0..8).map(|number| format!("r{round}-{number}")).collect();
+            for name in &names {
+                bed.host.make_container(name).await?;
+            }
+            let pid = i32::try_from(bed.fipd.pid()?)?;
+            let kill = async {
+                tokio::time::sleep(Duration::from_millis(10 * round)).await;
+                let pid = nix::unistd::Pid::from_raw(pid);
+                nix::sys::signal::kill(pid, nix::sys::signal::SIGKILL)
+            };
+            let (added, killed) = futures::join!(add_many(bed, &names, &conf), kill);
+            killed?;
+            bed.fipd.restart().await?;
+            let added = added?;
+            for name in names {
+                // As a runtime does after an ADD that failed.
+                if !added.contains_key(&name) {
+                    bed.call("DEL", &name, &conf).await?.result()?;
+                    others.push(name);
+                }
+            }
+            live.extend(added);
+            wait_agree(bed, &live, &others).await?;
+        }
+        Ok(())
+    });
+}
+
+/// A stand-in for the daemon: it says what to make, and refuses what was made.
+fn refuse_what_is_made(socket: &std::path::Path, host_routes: bool) -> Result<()> {
+    let listener = UnixListener::bind(socket)?;
+    let attachment = json!({
+        "link": { "kind": { "macvlan": "bridge" }, "parent": MASTER },
+        "addresses": [{ "address": "10.88.0.9/24" }], "routes": [],
+        "extras": { "hostRoutes": host_routes },
+    });
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            let mut text = String::new();
+            if stream.read_to_string(&mut text).is_err() {
+                continue;
+            }
+            let asked: Value = serde_json::from_str(&text).unwrap_or_default();
+            let error = json!({
+                "cniVersion": "1.1.0", "code": 999, "msg": "no host route", "details": "File exists",
+            });
+            let reply = if asked["command"] == "DEL" {
+                json!({ "output": "" })
+            } else if asked["step"].is_null() || asked["step"] == "begin" {
+                json!({ "attachment": attachment })
+            } else {
+                json!({ "error": error })
+            };
+            let answer = json!({ "reply": reply, "replayed": 0 });
+            let _ = stream.write_all(answer.to_string().as_bytes());
+        }
+    });
+    Ok(())
+}
+
+#[test]
+fn defect_25_a_failing_host_route_leaves_no_link_behind() {
+    on_host(async |bed| {
+        let socket = bed.fipd.directory().join("refuses.sock");
+        refuse_what_is_made(&socket, true)?;
+        let mut conf = bed.conf(V4);
+        conf["socket"] = json!(socket);
+        bed.host.make_container("c1").await?;
+        let (_, text) = bed.call("ADD", "c1", &conf).await?.error()?;
+        ensure!(text.contains("no host route"), "{text}");
+        agree(bed, &Live::new(), &["c1".to_owned()]).await
+    });
+}
+
+#[test]
+fn defect_26_a_failing_route_leaves_nothing_behind() {
+    on_host(async |bed| {
+        let mut conf = bed.conf(BOTH);
+        // The kernel refuses a source that the container does not have.
+        let route = json!({ "dst": "192.0.2.0/24", "gw": SEGMENT_V4, "src": "203.0.113.9" });
+        conf["ipam"]["routes"] = json!([route]);
+        bed.host.make_container("c1").await?;
+        let (_, text) = bed.call("ADD", "c1", &conf).await?.error()?;
+        ensure!(
+            text.contains("192.0.2.0/24"),
+            "the route is not named: {text}"
+        );
+        wait_agree(bed, &Live::new(), &["c1".to_owned()]).await
+    });
+}
+
+/// How many want the master to be promiscuous.
+async fn promiscuity(bed: &CniBed) -> Result<u64> {
+    let text = bed.host.run("ip -json -details link show dev eth0").await?;
+    let found: Value = serde_json::from_str(&text)?;
+    found[0]["promiscuity"].as_u64().context("promiscuity")
+}
+
+async fn wait_promiscuity(bed: &CniBed, expected: u64) -> Result<()> {
+    wait_until("the master is as before", SOON, || async {
+        let found = promiscuity(bed).await?;
+        ensure!(found == expected, "promiscuity {found}, not {expected}");
+        Ok(())
+    })
+    .await
+}
+
+#[test]
+fn defect_27_the_master_is_not_promiscuous_after_the_last_container() {
+    on_host(async |bed| {
+        let conf = bed.conf(V4);
+        let before = promiscuity(bed).await?;
+        let all = ["c1", "c2"];
+        for container in all {
+            bed.add(container, &conf).await?;
+        }
+        bed.call("DEL", "c1", &conf).await?.result()?;
+        // The other one dies with its host, whose daemon finds out.
+        bed.fipd.kill9()?;
+        bed.host.remove_container("c2").await?;
+        bed.fipd.restart().await?;
+        bed.call("DEL", "c2", &conf).await?.result()?;
+        wait_promiscuity(bed, before).await?;
+        // What an admin wants is not taken away.
+        bed.host.run("ip link set eth0 promisc on").await?;
+        bed.add("c3", &conf).await?;
+        bed.call("DEL", "c3", &conf).await?.result()?;
+        wait_promiscuity(bed, before + 1).await
+    });
+}
