@@ -250,7 +250,7 @@ fn refuse_what_is_made(socket: &std::path::Path, host_routes: bool) -> Result<()
 }
 
 #[test]
-fn defect_25_a_failing_host_route_leaves_no_link_behind() {
+fn g1_25_a_failing_host_route_leaves_no_link_behind() {
     on_host(async |bed| {
         let socket = bed.fipd.directory().join("refuses.sock");
         refuse_what_is_made(&socket, true)?;
@@ -264,7 +264,7 @@ fn defect_25_a_failing_host_route_leaves_no_link_behind() {
 }
 
 #[test]
-fn defect_26_a_failing_route_leaves_nothing_behind() {
+fn g1_26_a_failing_route_leaves_nothing_behind() {
     on_host(async |bed| {
         let mut conf = bed.conf(BOTH);
         // The kernel refuses a source that the container does not have.
@@ -297,7 +297,7 @@ async fn wait_promiscuity(bed: &CniBed, expected: u64) -> Result<()> {
 }
 
 #[test]
-fn defect_27_the_master_is_not_promiscuous_after_the_last_container() {
+fn g1_27_the_master_is_not_promiscuous_after_the_last_container() {
     on_host(async |bed| {
         let conf = bed.conf(V4);
         let before = promiscuity(bed).await?;

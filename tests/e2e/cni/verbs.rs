@@ -109,7 +109,7 @@ fn a_repeated_add_changes_nothing() {
 }
 
 #[test]
-fn row_80_and_defect_18_a_check_sees_what_is_missing() {
+fn g1_18_row_80_a_check_sees_what_is_missing() {
     on_host(async |bed| {
         let conf = bed.conf(BOTH);
         let result = bed.add("c1", &conf).await?;

@@ -23,17 +23,9 @@ const NETWORKS: &str = "k8s.v1.cni.cncf.io/networks";
 const ATTACHMENTS: &str = include_str!("../../crds/network_attachments.yaml");
 /// On a node.
 const RECORD: &str = "/var/log/exchanges";
-/// What an agent may do, and nothing else: to be in packaging/rbac.
+/// What an agent may do, and nothing else.
 const AGENT_ROLE: &str = "fipd-flat-network-node";
-const AGENT_RIGHTS: &str = r#"
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {name: fipd-flat-network-node}
-rules:
-  - {apiGroups: [""], resources: [namespaces], resourceNames: [kube-system], verbs: [get]}
-  - {apiGroups: [flatnetwork.pandaria.io], resources: [flatnetworksubnets, flatnetworkips], verbs: [get, watch]}
-  - {apiGroups: [flatnetwork.pandaria.io], resources: [flatnetworkips/status], verbs: [patch]}
-"#;
+const ROLES: &str = include_str!("../../../packaging/rbac/flat-network.yaml");
 const NODES: [&str; 2] = ["n1", "n2"];
 
 /// All of it.
@@ -76,7 +68,7 @@ impl Bed {
         });
         cluster
             .0
-            .apply(&format!("{AGENT_RIGHTS}---\n{binding}\n"))
+            .apply(&format!("{ROLES}\n---\n{binding}\n"))
             .await?;
         let mut fipd = cluster.prepare_fipd("").await?;
         fipd.restart().await?;
@@ -160,7 +152,6 @@ impl Bed {
 
     /// Makes a pod on a node; `flat`: with an interface of the flat network, in both families.
     pub async fn pod(&self, name: &str, node: usize, flat: bool) -> Result<String> {
-        let path = format!("{NAMESPACE}/{name}");
         let annotations = match flat {
             true => json!({
                 NETWORKS: "[{\"name\":\"rancher-flat-network\",\"interface\":\"eth1\"}]",
@@ -169,6 +160,20 @@ impl Bed {
             }),
             false => json!({}),
         };
+        self.pod_with(name, node, annotations).await
+    }
+
+    /// Makes a pod with an interface on a subnet.
+    pub async fn pod_on(&self, name: &str, node: usize, subnet: &str) -> Result<String> {
+        let annotations = json!({
+            NETWORKS: "[{\"name\":\"rancher-flat-network\",\"interface\":\"eth1\"}]",
+            "flatnetwork.pandaria.io/ip": "auto", "flatnetwork.pandaria.io/subnet": subnet,
+        });
+        self.pod_with(name, node, annotations).await
+    }
+
+    async fn pod_with(&self, name: &str, node: usize, annotations: Value) -> Result<String> {
+        let path = format!("{NAMESPACE}/{name}");
         let object = json!({
             "metadata": { "annotations": annotations },
             "spec": {

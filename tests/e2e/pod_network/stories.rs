@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context as _, Result, ensure};
-use fipd_tests::flat_network::IP;
+use fipd_tests::flat_network::{IP, SUBNET, SUBNETS};
 use fipd_tests::testbed::{on_a_node, wait_until};
 use kube::api::DeleteParams;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::bed::{Bed, DEADLINE, HOST_V4, HOST_V6, NAMESPACE, prepare};
 
@@ -30,10 +30,11 @@ async fn stories(bed: &mut Bed) -> Result<()> {
     a_pod_without_a_flat_network_runs(bed).await?;
     pods_reach_each_other(bed).await?;
     multus_is_answered(bed).await?;
-    defect_4_the_next_pod_of_a_name_has_its_own_object(bed).await?;
+    g1_4_the_next_pod_of_a_name_has_its_own_object(bed).await?;
     pods_are_deleted_while_the_agent_is_down(bed).await?;
     pods_come_while_the_agent_is_killed(bed).await?;
-    defect_27_nothing_is_left_on_the_nodes(bed).await
+    g1_19_the_node_reaches_a_pod_by_a_route_that_goes_with_it(bed).await?;
+    g1_27_nothing_is_left_on_the_nodes(bed).await
 }
 
 async fn a_pod_without_a_flat_network_runs(bed: &Bed) -> Result<()> {
@@ -148,7 +149,7 @@ async fn multus_is_answered(bed: &Bed) -> Result<()> {
     Ok(())
 }
 
-async fn defect_4_the_next_pod_of_a_name_has_its_own_object(bed: &Bed) -> Result<()> {
+async fn g1_4_the_next_pod_of_a_name_has_its_own_object(bed: &Bed) -> Result<()> {
     let path = format!("{NAMESPACE}/b");
     // By force, its object is gone while its interface is still there.
     for grace in [1, 0] {
@@ -199,6 +200,29 @@ async fn pods_come_while_the_agent_is_killed(bed: &mut Bed) -> Result<()> {
     Ok(())
 }
 
+/// `addPodIPToHost`: the route of a pod that is gone is in the way of nobody, and the pod's goes with it.
+async fn g1_19_the_node_reaches_a_pod_by_a_route_that_goes_with_it(bed: &Bed) -> Result<()> {
+    let rest = json!({ "vlan": 0, "master": "eth0", "routeSettings": { "addPodIPToHost": true } });
+    bed.objects.subnet("routed", "10.98.0.0/24", rest).await?;
+    let path = format!("{SUBNETS}/routed");
+    bed.objects.wait_phase(SUBNET, &path, "Active").await?;
+    let node = &bed.nodes[0];
+    node.run("ip route add 10.98.0.1/32 dev eth0 proto 200").await?;
+    bed.pod_on("r", 0, "routed").await?;
+    let addresses = is_attached(bed, 0, "r").await?;
+    ensure!(addresses.contains("10.98.0.1"), "{addresses:?}");
+    let routes = node.run("ip route show 10.98.0.1").await?;
+    ensure!(routes.contains("dev cni0") && !routes.contains("eth0"), "{routes}");
+    node.run("ping -c 1 -W 5 10.98.0.1").await?;
+    bed.delete("r").await?;
+    wait_until("the route is gone", DEADLINE, || async {
+        let routes = node.run("ip route show 10.98.0.1").await?;
+        ensure!(routes.is_empty(), "{routes}");
+        Ok(())
+    })
+    .await
+}
+
 /// Of the node's own interfaces, and whether its master is promiscuous.
 async fn seen_on(bed: &Bed, node: usize) -> Result<(BTreeSet<String>, u64)> {
     let text = bed.nodes[node].run("ip -json -details link").await?;
@@ -210,7 +234,7 @@ async fn seen_on(bed: &Bed, node: usize) -> Result<(BTreeSet<String>, u64)> {
     Ok((names, promiscuity.context("promiscuity")?))
 }
 
-async fn defect_27_nothing_is_left_on_the_nodes(bed: &Bed) -> Result<()> {
+async fn g1_27_nothing_is_left_on_the_nodes(bed: &Bed) -> Result<()> {
     for name in ["a", "b", "c"] {
         bed.delete(name).await?;
     }
