@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use super::figure::{Figure, median, millis};
 use super::fill::{self, Pools};
 use crate::namespace::in_namespace;
+use crate::runner::build_plugin;
 use crate::testbed::{CniCall, CniHost, Fipd, FipdOptions, MASTER, fipd_binary};
 
 const LEVELS: [u32; 3] = [0, 1_000, 10_000];
@@ -37,7 +38,8 @@ struct Level {
 
 pub async fn run() -> Result<Vec<Figure>> {
     CniHost::prepare().await?;
-    let plugin = fipd_binary().await?.with_file_name("fipd-cni");
+    fipd_binary().await?;
+    let plugin = tokio::task::spawn_blocking(build_plugin).await??;
     let size = fs::metadata(&plugin)
         .with_context(|| plugin.display().to_string())?
         .len() as f64
