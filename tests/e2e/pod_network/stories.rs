@@ -207,12 +207,16 @@ async fn g1_19_the_node_reaches_a_pod_by_a_route_that_goes_with_it(bed: &Bed) ->
     let path = format!("{SUBNETS}/routed");
     bed.objects.wait_phase(SUBNET, &path, "Active").await?;
     let node = &bed.nodes[0];
-    node.run("ip route add 10.98.0.1/32 dev eth0 proto 200").await?;
+    node.run("ip route add 10.98.0.1/32 dev eth0 proto 200")
+        .await?;
     bed.pod_on("r", 0, "routed").await?;
     let addresses = is_attached(bed, 0, "r").await?;
     ensure!(addresses.contains("10.98.0.1"), "{addresses:?}");
     let routes = node.run("ip route show 10.98.0.1").await?;
-    ensure!(routes.contains("dev cni0") && !routes.contains("eth0"), "{routes}");
+    ensure!(
+        routes.contains("dev cni0") && !routes.contains("eth0"),
+        "{routes}"
+    );
     node.run("ping -c 1 -W 5 10.98.0.1").await?;
     bed.delete("r").await?;
     wait_until("the route is gone", DEADLINE, || async {
