@@ -3,7 +3,7 @@
 use std::{net::IpAddr, path::PathBuf};
 
 use ipnet::IpNet;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use crate::{
@@ -39,10 +39,10 @@ pub struct NetConf {
     pub args: Args,
     /// The result of the plugin before this one, or of `ADD`.
     pub prev_result: Option<Value>,
-    #[serde(rename = "cni.dev/valid-attachments")]
+    #[serde(rename = "cni.dev/valid-attachments", deserialize_with = "list")]
     pub valid_attachments: Option<Vec<ValidAttachment>>,
     /// As libcni also says it.
-    #[serde(rename = "cni.dev/attachments")]
+    #[serde(rename = "cni.dev/attachments", deserialize_with = "list")]
     pub attachments: Option<Vec<ValidAttachment>>,
     pub dns: Value,
     /// Have `ADD` check on the wire that nobody else uses the addresses.
@@ -278,6 +278,13 @@ fn members(list: &str) -> impl Iterator<Item = &str> {
     list.split(',').map(str::trim).filter(|one| !one.is_empty())
 }
 
+/// libcni writes an empty list as `null`.
+fn list<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Vec<ValidAttachment>>, D::Error> {
+    Option::deserialize(deserializer).map(|list| Some(list.unwrap_or_default()))
+}
+
 /// An address with or without the length of its network.
 fn address(text: &str) -> Option<IpAddr> {
     let text = text.trim();
@@ -419,6 +426,7 @@ mod tests {
         assert_eq!(of("cni.dev/valid-attachments", one), Some(1));
         assert_eq!(of("cni.dev/attachments", one), Some(1));
         assert_eq!(of("cni.dev/valid-attachments", "[]"), Some(0));
+        assert_eq!(of("cni.dev/valid-attachments", "null"), Some(0));
         assert_eq!(of("other", "[]"), None);
     }
 

@@ -60,8 +60,8 @@ impl Machine {
         machine
             .until(
                 "fipd answers",
-                &format!("fipd --socket {SOCKET} pool list || true"),
-                |said| !said.contains("cannot"),
+                &format!("fipd --socket {SOCKET} pool list >/dev/null 2>&1 && echo yes || true"),
+                |said| said.contains("yes"),
             )
             .await;
         machine

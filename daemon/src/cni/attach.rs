@@ -89,12 +89,13 @@ pub fn of_pod(
     (attachment, uses)
 }
 
-/// The interface of a container whose addresses are from pools.
+/// The interface of a container whose addresses are from pools; `asked`: the MAC of `CNI_ARGS`.
 ///
 /// # Errors
 /// The field of the configuration that makes no sense.
 pub fn of_pools(
     conf: &NetConf,
+    asked: Option<&str>,
     given: &[PoolAddress],
 ) -> Result<(Attachment, Vec<HostUse>), WrongField> {
     let spec = FlatNetworkSubnetSpec {
@@ -123,13 +124,13 @@ pub fn of_pools(
         address: one.address,
         gateway: one.gateway,
     };
-    let mac = Some(&conf.link.mac).filter(|mac| !mac.is_empty());
+    let mac = Some(&*conf.link.mac).filter(|mac| !mac.is_empty());
     let attachment = Attachment {
         link: ContainerLink {
             kind: kind(mode),
             parent: link::interface(&conf.link.master, conf.link.vlan),
             mtu: Some(conf.link.mtu).filter(|mtu| *mtu > 0),
-            mac: asked_mac(conf).or_else(|| mac.cloned()),
+            mac: asked_mac(conf).or_else(|| asked.or(mac).map(str::to_ascii_lowercase)),
         },
         addresses: given.iter().map(address).collect(),
         routes: conf.ipam.routes.iter().map(route).collect(),
@@ -346,7 +347,7 @@ mod tests {
             given("10.0.0.5/24", Some("10.0.0.1"), false),
             given("fd00::5/64", None, true),
         ];
-        let (made, uses) = of_pools(&conf(more), &all).unwrap();
+        let (made, uses) = of_pools(&conf(more), None, &all).unwrap();
         assert_eq!(
             (&*made.link.parent, made.link.mtu, made.probe),
             ("eth0.20", Some(1_400), true)
@@ -358,10 +359,8 @@ mod tests {
             .collect();
         assert_eq!(via, ["10.0.0.1", "fd00::9"]);
         assert_eq!(uses, [vlan("eth0", 20).unwrap()]);
-        let wrong = of_pools(
-            &conf(r#","master":"eth0","mode":"l4","ipam":{"pools":["a"]}"#),
-            &[],
-        );
+        let more = r#","master":"eth0","mode":"l4","ipam":{"pools":["a"]}"#;
+        let wrong = of_pools(&conf(more), None, &[]);
         let (field, why) = wrong.unwrap_err();
         assert_eq!(field, "mode");
         assert!(why.contains("bridge, vepa"), "{why}");
@@ -370,11 +369,13 @@ mod tests {
     #[test]
     fn what_the_runtime_says_of_the_mac_counts_before_the_configuration() {
         let more = r#","master":"eth0","mac":"02:00:00:00:00:01","ipam":{"pools":["a"]},"runtimeConfig":{"mac":"02:00:00:00:00:0A"}"#;
-        let (made, _) = of_pools(&conf(more), &[]).unwrap();
-        assert_eq!(
-            made.link.mac.as_deref(),
-            Some("02:00:00:00:00:0a"),
-            "row 86"
-        );
+        let in_args = Some("02:00:00:00:00:0B");
+        let mac = |more: &str| {
+            let (made, _) = of_pools(&conf(more), in_args, &[]).unwrap();
+            made.link.mac.unwrap()
+        };
+        assert_eq!(mac(more), "02:00:00:00:00:0a", "row 86");
+        let without = more.split(r#","runtimeConfig""#).next().unwrap();
+        assert_eq!(mac(without), "02:00:00:00:00:0b");
     }
 }

@@ -100,7 +100,7 @@ impl HostState {
         let mut parent = None;
         for one in &uses {
             match one {
-                HostUse::Vlan(vlan) => parent = Some(ensure_vlan(&mut netlink, vlan)?),
+                HostUse::Vlan(vlan) => parent = Some(self.ensure_vlan(&mut netlink, vlan)?),
                 HostUse::Promiscuous(master) => self.ensure_promiscuous(&mut netlink, master)?,
                 // Made once the container can be reached.
                 HostUse::Route(_) => {}
@@ -169,6 +169,63 @@ impl HostState {
         unsure
     }
 
+    /// The interface of the VLAN, whoever has made it; made if there is none. Answers its name.
+    fn ensure_vlan(
+        &mut self,
+        netlink: &mut Netlink,
+        vlan: &VlanUse,
+    ) -> Result<String, CallRefusal> {
+        let what = format!("make {}", vlan.name);
+        let master = existing(netlink, &vlan.master)?;
+        let all = netlink.list().map_err(|error| kernel(&what, &error))?;
+        if let Some(found) = all.iter().find(|link| is_vlan(link, &master, vlan.id)) {
+            if !found.up {
+                let up = netlink.set_up(found.index, true);
+                up.map_err(|error| kernel(&format!("set {} up", found.name), &error))?;
+            }
+            return Ok(found.name.clone());
+        }
+        if all.iter().any(|link| link.name == vlan.name) {
+            let (name, id, master) = (&vlan.name, vlan.id, &vlan.master);
+            let why = format!(
+                "this host has an interface {name} which is not VLAN {id} on {master}; rename it"
+            );
+            return Err(CallRefusal::later(why));
+        }
+        // First: what is not noted would never go.
+        let noted = self
+            .journal
+            .note_made(&interface(&vlan.name), Some(&self.boot));
+        noted.map_err(journal)?;
+        let made = netlink.create_vlan(&vlan.name, master.index, vlan.id, ALIAS);
+        made.map_err(|error| kernel(&what, &error))?;
+        Ok(vlan.name.clone())
+    }
+
+    /// Only one that fipd has made.
+    fn remove_vlan(&mut self, netlink: &mut Netlink, vlan: &VlanUse) -> Result<(), CallRefusal> {
+        let thing = interface(&vlan.name);
+        if !self.has_made(&thing) {
+            return Ok(());
+        }
+        let said = |error: io::Error| kernel(&format!("remove {}", vlan.name), &error);
+        let master = netlink.find(&vlan.master).map_err(said)?;
+        let link = netlink.find(&vlan.name).map_err(said)?;
+        if let (Some(master), Some(link)) = (master, link) {
+            // One without an alias is fipd's, too: it died between the two.
+            let alias = link.alias.as_deref().unwrap_or(ALIAS);
+            if is_vlan(&link, &master, vlan.id) && alias == ALIAS {
+                netlink.delete(link.index).map_err(said)?;
+            }
+        }
+        self.journal.note_made(&thing, None).map_err(journal)
+    }
+
+    /// Whether fipd has made the thing since the host was started.
+    fn has_made(&self, thing: &str) -> bool {
+        self.journal.made().get(thing) == Some(&self.boot)
+    }
+
     /// Made so and noted as fipd's, unless it is so already.
     fn ensure_promiscuous(
         &mut self,
@@ -179,7 +236,9 @@ impl HostState {
         if link.promiscuous {
             return Ok(());
         }
-        let noted = self.journal.note_promiscuous(master, Some(&self.boot));
+        let noted = self
+            .journal
+            .note_made(&promiscuity(master), Some(&self.boot));
         noted.map_err(journal)?;
         netlink
             .set_promiscuous(link.index, true)
@@ -234,8 +293,7 @@ impl HostState {
                 HostUse::Route(address) => self
                     .unroute(&mut netlink, *address)
                     .map_err(|error| kernel(&format!("remove the route to {address}"), &error))?,
-                HostUse::Vlan(vlan) => remove_vlan(&mut netlink, vlan)
-                    .map_err(|error| kernel(&format!("remove {}", vlan.name), &error))?,
+                HostUse::Vlan(vlan) => self.remove_vlan(&mut netlink, vlan)?,
                 HostUse::Promiscuous(master) => self.undo_promiscuous(&mut netlink, master)?,
             }
         }
@@ -254,9 +312,8 @@ impl HostState {
 
     /// Only where fipd has made it so, and in this boot.
     fn undo_promiscuous(&mut self, netlink: &mut Netlink, master: &str) -> Result<(), CallRefusal> {
-        let noted = self.journal.promiscuous().get(master);
-        let Some(noted) = noted else { return Ok(()) };
-        if *noted == self.boot
+        let thing = promiscuity(master);
+        if self.has_made(&thing)
             && let Some(link) = netlink
                 .find(master)
                 .map_err(|error| kernel(&format!("find {master}"), &error))?
@@ -265,7 +322,7 @@ impl HostState {
                 .set_promiscuous(link.index, false)
                 .map_err(|error| kernel(&format!("make {master} no longer promiscuous"), &error))?;
         }
-        self.journal.note_promiscuous(master, None).map_err(journal)
+        self.journal.note_made(&thing, None).map_err(journal)
     }
 
     fn show(&self) {
@@ -284,45 +341,18 @@ pub fn since_boot() -> Duration {
     Duration::try_from_secs_f64(seconds.unwrap_or_default()).unwrap_or_default()
 }
 
-/// The interface of the VLAN, whoever has made it; made if there is none. Answers its name.
-fn ensure_vlan(netlink: &mut Netlink, vlan: &VlanUse) -> Result<String, CallRefusal> {
-    let what = format!("make {}", vlan.name);
-    let master = existing(netlink, &vlan.master)?;
-    let all = netlink.list().map_err(|error| kernel(&what, &error))?;
-    if let Some(found) = all.iter().find(|link| is_vlan(link, &master, vlan.id)) {
-        if !found.up {
-            let up = netlink.set_up(found.index, true);
-            up.map_err(|error| kernel(&format!("set {} up", found.name), &error))?;
-        }
-        return Ok(found.name.clone());
-    }
-    if all.iter().any(|link| link.name == vlan.name) {
-        let (name, id, master) = (&vlan.name, vlan.id, &vlan.master);
-        let why = format!(
-            "this host has an interface {name} which is not VLAN {id} on {master}; rename it"
-        );
-        return Err(CallRefusal::later(why));
-    }
-    let made = netlink.create_vlan(&vlan.name, master.index, vlan.id, ALIAS);
-    made.map_err(|error| kernel(&what, &error))?;
-    Ok(vlan.name.clone())
+/// What the journal calls them.
+fn promiscuity(master: &str) -> String {
+    format!("promiscuity/{master}")
+}
+
+fn interface(name: &str) -> String {
+    format!("interface/{name}")
 }
 
 fn is_vlan(link: &Link, master: &Link, wanted: u16) -> bool {
     let tagged = matches!(&link.kind, Some(KindOfLink::Vlan { id, .. }) if *id == wanted);
     tagged && link.parent == Some(master.index) && !link.parent_is_elsewhere
-}
-
-/// Only one that fipd has made.
-fn remove_vlan(netlink: &mut Netlink, vlan: &VlanUse) -> io::Result<()> {
-    let (Some(master), Some(link)) = (netlink.find(&vlan.master)?, netlink.find(&vlan.name)?)
-    else {
-        return Ok(());
-    };
-    if is_vlan(&link, &master, vlan.id) && link.alias.as_deref() == Some(ALIAS) {
-        netlink.delete(link.index)?;
-    }
-    Ok(())
 }
 
 fn existing(netlink: &mut Netlink, name: &str) -> Result<Link, CallRefusal> {

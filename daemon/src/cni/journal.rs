@@ -15,8 +15,8 @@ use super::record::{AttachmentKey, AttachmentRecord};
 
 /// Key and value: JSON of [`AttachmentKey`] and [`AttachmentRecord`].
 const ATTACHMENTS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("attachments-1");
-/// Key: an interface that fipd has made promiscuous. Value: the boot in which it has.
-const PROMISCUOUS: TableDefinition<'_, &str, &str> = TableDefinition::new("promiscuous-1");
+/// Key: what fipd has made of the host. Value: the boot in which it has.
+const MADE: TableDefinition<'_, &str, &str> = TableDefinition::new("made-1");
 /// Key: [`REPLAYED`].
 const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta-1");
 /// The last entry of the spool that was done.
@@ -43,7 +43,7 @@ impl<E: Into<redb::Error>> From<E> for CniJournalError {
 pub struct CniJournal {
     database: Database,
     attachments: BTreeMap<AttachmentKey, AttachmentRecord>,
-    promiscuous: BTreeMap<String, String>,
+    made: BTreeMap<String, String>,
     replayed: u64,
 }
 
@@ -53,13 +53,13 @@ impl CniJournal {
         let database = Builder::new().set_cache_size(CACHE).create(path)?;
         let txn = database.begin_write()?;
         txn.open_table(ATTACHMENTS)?;
-        txn.open_table(PROMISCUOUS)?;
+        txn.open_table(MADE)?;
         txn.open_table(META)?;
         txn.commit()?;
         let mut journal = Self {
             database,
             attachments: BTreeMap::new(),
-            promiscuous: BTreeMap::new(),
+            made: BTreeMap::new(),
             replayed: 0,
         };
         journal.read()?;
@@ -73,10 +73,10 @@ impl CniJournal {
             self.attachments
                 .insert(decode(key.value())?, decode(record.value())?);
         }
-        for row in txn.open_table(PROMISCUOUS)?.iter()? {
-            let (name, boot) = row?;
-            let (name, boot) = (name.value().to_owned(), boot.value().to_owned());
-            self.promiscuous.insert(name, boot);
+        for row in txn.open_table(MADE)?.iter()? {
+            let (thing, boot) = row?;
+            let (thing, boot) = (thing.value().to_owned(), boot.value().to_owned());
+            self.made.insert(thing, boot);
         }
         let replayed = txn.open_table(META)?.get(REPLAYED)?;
         self.replayed = replayed.map_or(0, |number| number.value());
@@ -87,9 +87,9 @@ impl CniJournal {
         &self.attachments
     }
 
-    /// Interfaces that fipd has made promiscuous, and in which boot.
-    pub fn promiscuous(&self) -> &BTreeMap<String, String> {
-        &self.promiscuous
+    /// What fipd has made of the host, and in which boot.
+    pub fn made(&self) -> &BTreeMap<String, String> {
+        &self.made
     }
 
     /// The last entry of the spool that was done; 0: none.
@@ -136,26 +136,22 @@ impl CniJournal {
         Ok(())
     }
 
-    /// Notes that fipd makes the interface promiscuous, or does so no more.
-    pub fn note_promiscuous(
-        &mut self,
-        name: &str,
-        boot: Option<&str>,
-    ) -> Result<(), CniJournalError> {
-        if self.promiscuous.get(name).map(String::as_str) == boot {
+    /// Notes that fipd makes a thing of the host, or has taken it away.
+    pub fn note_made(&mut self, thing: &str, boot: Option<&str>) -> Result<(), CniJournalError> {
+        if self.made.get(thing).map(String::as_str) == boot {
             return Ok(());
         }
         self.commit(|txn| {
-            let mut table = txn.open_table(PROMISCUOUS)?;
+            let mut table = txn.open_table(MADE)?;
             match boot {
-                Some(boot) => drop(table.insert(name, boot)?),
-                None => drop(table.remove(name)?),
+                Some(boot) => drop(table.insert(thing, boot)?),
+                None => drop(table.remove(thing)?),
             }
             Ok(())
         })?;
         match boot {
-            Some(boot) => drop(self.promiscuous.insert(name.to_owned(), boot.to_owned())),
-            None => drop(self.promiscuous.remove(name)),
+            Some(boot) => drop(self.made.insert(thing.to_owned(), boot.to_owned())),
+            None => drop(self.made.remove(thing)),
         }
         Ok(())
     }
@@ -227,15 +223,15 @@ mod tests {
         journal.put(key("a"), record.clone()).unwrap();
         journal.put(key("b"), record.clone()).unwrap();
         journal.remove(&[key("b"), key("c")].into()).unwrap();
-        journal.note_promiscuous("eth0", Some("b")).unwrap();
-        journal.note_promiscuous("eth1", Some("b")).unwrap();
-        journal.note_promiscuous("eth1", None).unwrap();
+        journal.note_made("eth0", Some("b")).unwrap();
+        journal.note_made("eth1", Some("b")).unwrap();
+        journal.note_made("eth1", None).unwrap();
         journal.note_replayed(7).unwrap();
         drop(journal);
         let journal = CniJournal::open(&path).unwrap();
         assert_eq!(journal.attachments(), &[(key("a"), record)].into());
         assert_eq!(
-            journal.promiscuous(),
+            journal.made(),
             &[("eth0".to_owned(), "b".to_owned())].into()
         );
         assert_eq!(journal.replayed(), 7);

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, path::PathBuf, sync::Arc, time::Instant};
 use fipd_cni::{
     Answer, Ask, CniError, Code, NEWEST, NetConf, Reply, Step, Verb,
     attachment::{Attachment, Made},
-    named_args, spool, version,
+    named_args, parse_mac, spool, version,
 };
 use tokio::sync::Mutex;
 
@@ -154,10 +154,17 @@ impl CniService {
         let named = named_args(&call.ask.args);
         let named = named.map_err(|why| CallRefusal::new(Code::InvalidEnvironment, why))?;
         let asked = call.conf.wanted(named.get("IP").copied());
+        let mac = named.get("MAC").copied();
+        if let Some(mac) = mac.filter(|mac| parse_mac(mac).is_none()) {
+            let why =
+                format!("MAC of CNI_ARGS is {mac:?}; write six bytes such as 02:00:00:00:00:01");
+            return Err(CallRefusal::new(Code::InvalidEnvironment, why));
+        }
         let given = leases.allocate(&call.key, &call.conf, &asked).await?;
-        let (attachment, uses) = attach::of_pools(&call.conf, &given).map_err(|(field, why)| {
-            CallRefusal::new(Code::InvalidConfig, format!("{field}: {why}"))
-        })?;
+        let (attachment, uses) =
+            attach::of_pools(&call.conf, mac, &given).map_err(|(field, why)| {
+                CallRefusal::new(Code::InvalidConfig, format!("{field}: {why}"))
+            })?;
         let record = (!uses.is_empty()).then(|| AttachmentRecord {
             boot: leases.boot.to_string(),
             netns: call.ask.netns.clone(),
