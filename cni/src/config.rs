@@ -27,9 +27,7 @@ pub struct NetConf {
     pub kind: String,
     /// Where the daemon listens, if not where it usually does.
     pub socket: Option<PathBuf>,
-    /// Where questions are kept that the daemon does not answer, if not where they usually are.
-    pub spool: Option<PathBuf>,
-    /// Which interface, and on which of the host. Where Kubernetes says it, its subnet does and these must be missing.
+    /// Which interface, and on which of the host. For pods their subnet says it, and these are ignored.
     #[serde(flatten)]
     pub link: LinkConf,
     pub ipam: IpamConf,
@@ -224,16 +222,18 @@ impl NetConf {
     }
 
     /// Addresses that the runtime asks for: those of `runtimeConfig`, else of `args`, else of `CNI_ARGS`.
-    pub fn wanted<'a>(&'a self, in_args: Option<&'a str>) -> Vec<IpAddr> {
+    ///
+    /// # Errors
+    /// A member of `CNI_ARGS` that is no address.
+    pub fn wanted<'a>(&'a self, in_args: Option<&'a str>) -> Result<Vec<IpAddr>, &'a str> {
         let said = [&self.runtime_config.ips, &self.args.cni.ips];
         let said = said.into_iter().find(|ips| !ips.is_empty());
         match said {
-            Some(ips) => ips.iter().filter_map(|ip| address(ip)).collect(),
-            None => in_args
-                .into_iter()
-                .flat_map(|ips| ips.split(','))
-                .filter_map(address)
-                .collect(),
+            Some(ips) => Ok(ips.iter().filter_map(|ip| address(ip)).collect()),
+            None => {
+                let ips = in_args.into_iter().flat_map(|ips| ips.split(','));
+                ips.map(|ip| address(ip).ok_or(ip)).collect()
+            }
         }
     }
 }
@@ -404,13 +404,14 @@ mod tests {
         let mut conf = NetConf::default();
         let ip = |text: &str| text.parse::<IpAddr>().unwrap();
         assert_eq!(
-            conf.wanted(Some("10.0.0.1/24,fd00::1")),
+            conf.wanted(Some("10.0.0.1/24,fd00::1")).unwrap(),
             [ip("10.0.0.1"), ip("fd00::1")]
         );
+        assert_eq!(conf.wanted(Some("10.0.0.1,x")), Err("x"));
         conf.args.cni.ips = vec!["10.0.0.2".into()];
-        assert_eq!(conf.wanted(Some("10.0.0.1")), [ip("10.0.0.2")]);
+        assert_eq!(conf.wanted(Some("10.0.0.1")).unwrap(), [ip("10.0.0.2")]);
         conf.runtime_config.ips = vec!["10.0.0.3/24".into()];
-        assert_eq!(conf.wanted(None), [ip("10.0.0.3")]);
+        assert_eq!(conf.wanted(None).unwrap(), [ip("10.0.0.3")]);
     }
 
     #[test]

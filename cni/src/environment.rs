@@ -1,6 +1,6 @@
 //! The parameters of the specification's section 2, which the runtime passes in the environment.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::PathBuf};
 
 use crate::{
     CniError, Code, Verb,
@@ -20,6 +20,8 @@ pub struct Environment {
     pub ifname: String,
     /// `CNI_ARGS`.
     pub args: String,
+    /// `FIPD_CNI_SPOOL`: where deletions wait, if not at [`crate::spool::SPOOL`]. fipd reads that one only.
+    pub spool: Option<PathBuf>,
     /// `CNI_NETNS_OVERRIDE`: the namespace may be the plugin's own.
     pub own_namespace: bool,
 }
@@ -35,6 +37,9 @@ impl Environment {
             netns: variable("CNI_NETNS"),
             ifname: variable("CNI_IFNAME"),
             args: variable("CNI_ARGS"),
+            spool: Some(variable("FIPD_CNI_SPOOL"))
+                .filter(|path| !path.is_empty())
+                .map(PathBuf::from),
             own_namespace: ["1", "true", "TRUE", "True"]
                 .contains(&&*variable("CNI_NETNS_OVERRIDE")),
         };

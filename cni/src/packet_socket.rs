@@ -11,8 +11,8 @@ use nix::{
     ifaddrs::getifaddrs,
     sys::{
         socket::{
-            AddressFamily, LinkAddr, MsgFlags, SockFlag, SockProtocol, SockType, recvfrom, sendto,
-            setsockopt, socket, sockopt::ReceiveTimeout,
+            AddressFamily, LinkAddr, MsgFlags, SockFlag, SockProtocol, SockType, bind, recvfrom,
+            sendto, setsockopt, socket, sockopt::ReceiveTimeout,
         },
         time::TimeVal,
     },
@@ -46,6 +46,8 @@ impl PacketSocket {
         let address = found.find_map(|one| one.address?.as_link_addr().copied());
         let address = address.ok_or(ErrorKind::NotFound)?;
         let mac = address.addr().ok_or(ErrorKind::Unsupported)?;
+        // Its protocol is 0, which leaves that of the socket.
+        bind(fd.as_raw_fd(), &address)?;
         Ok(Self {
             fd,
             groups: None,

@@ -17,6 +17,8 @@ use crate::{Ask, MAX_MESSAGE};
 pub const SPOOL: &str = "/var/lib/fipd-cni/spool";
 /// The most entries.
 pub const MOST: usize = 10_000;
+/// Entries that are read at once.
+pub const AT_ONCE: usize = 100;
 /// Members of this group may read.
 const GROUP: &str = "fipd";
 /// Held while the spool changes.
@@ -65,16 +67,16 @@ pub fn write(directory: &Path, ask: &Ask) -> Result<u64, SpoolError> {
     Ok(number)
 }
 
-/// Entries behind a number, in order. A directory that is not there is empty.
+/// The first entries behind a number, in order, at most [`AT_ONCE`]. A directory that is not there is empty.
 ///
 /// # Errors
-/// When the directory cannot be read.
+/// When the directory or a file cannot be read.
 pub fn entries_after(directory: &Path, number: u64) -> io::Result<Vec<(u64, Entry)>> {
     let mut behind = numbers(directory)?;
     behind.retain(|one, _| *one > number);
-    let entries = behind.into_iter().take(MOST);
-    let read = entries.filter_map(|(number, path)| Some((number, read(&path)?)));
-    Ok(read.collect())
+    let entries = behind.into_iter().take(AT_ONCE);
+    let read = entries.map(|(number, path)| Ok(read(&path)?.map(|entry| (number, entry))));
+    read.filter_map(Result::transpose).collect()
 }
 
 /// Deletes the entries up to a number.
@@ -83,7 +85,11 @@ pub fn entries_after(directory: &Path, number: u64) -> io::Result<Vec<(u64, Entr
 /// When the disk fails.
 pub fn discard(directory: &Path, up_to: u64) -> io::Result<()> {
     if !directory.exists() {
-        return Ok(());
+        if up_to == 0 {
+            return Ok(());
+        }
+        let group = group(&fs::read_to_string("/etc/group").unwrap_or_default());
+        create(directory, group)?;
     }
     let _lock = lock(directory)?;
     if up_to > sequence(directory) {
@@ -94,6 +100,14 @@ pub fn discard(directory: &Path, up_to: u64) -> io::Result<()> {
         fs::remove_file(path)?;
     }
     Ok(())
+}
+
+/// How many entries there are. A directory that is not there has none.
+///
+/// # Errors
+/// When the directory cannot be read.
+pub fn count(directory: &Path) -> io::Result<usize> {
+    Ok(numbers(directory)?.len())
 }
 
 fn name(number: u64) -> String {
@@ -122,15 +136,15 @@ fn number(name: &str) -> Option<u64> {
 }
 
 /// `None`: it was deleted meanwhile.
-fn read(path: &Path) -> Option<Entry> {
+fn read(path: &Path) -> io::Result<Option<Entry>> {
     let text = File::open(path).and_then(|file| {
         let mut text = Vec::new();
         file.take(MAX_MESSAGE + 1).read_to_end(&mut text)?;
         Ok(text)
     });
-    Some(match text {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
-        Err(error) => Entry::Malformed(error.to_string()),
+    Ok(Some(match text {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
         Ok(text) if text.len() as u64 > MAX_MESSAGE => {
             Entry::Malformed(format!("longer than {MAX_MESSAGE} bytes"))
         }
@@ -138,7 +152,7 @@ fn read(path: &Path) -> Option<Entry> {
             Ok(ask) => Entry::Ask(Box::new(ask)),
             Err(error) => Entry::Malformed(error.to_string()),
         },
-    })
+    }))
 }
 
 /// 0 where it is missing or malformed.
@@ -232,7 +246,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let spool = dir.path().join("lib/spool");
         assert_eq!(containers(&spool, 0), []);
-        discard(&spool, 7).unwrap();
+        discard(&spool, 0).unwrap();
         assert!(!spool.exists());
         for (number, container) in (1..).zip(["a", "b", "c"]) {
             assert_eq!(write(&spool, &ask(container)).unwrap(), number);
@@ -248,6 +262,23 @@ mod tests {
         fs::remove_file(spool.join(SEQUENCE)).unwrap();
         discard(&spool, 9).unwrap();
         assert_eq!(write(&spool, &ask("e")).unwrap(), 10);
+    }
+
+    #[test]
+    fn a_lost_spool_goes_on_behind_what_was_replayed() {
+        let dir = tempfile::tempdir().unwrap();
+        let spool = dir.path().join("spool");
+        discard(&spool, 7).unwrap();
+        assert_eq!(write(&spool, &ask("a")).unwrap(), 8);
+    }
+
+    #[test]
+    fn an_entry_that_cannot_be_read_is_an_error_and_not_malformed() {
+        let dir = tempfile::tempdir().unwrap();
+        write(dir.path(), &ask("a")).unwrap();
+        fs::create_dir(dir.path().join(name(2))).unwrap();
+        assert!(entries_after(dir.path(), 0).is_err());
+        assert_eq!(count(dir.path()).unwrap(), 2);
     }
 
     #[test]

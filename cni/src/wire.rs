@@ -50,7 +50,7 @@ pub struct Ask {
     pub config: Box<RawValue>,
 }
 
-/// `ADD` asks more than once; every other verb once.
+/// `ADD` asks more than once; other verbs once.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Step {
@@ -61,6 +61,8 @@ pub enum Step {
     Probed(Vec<ProbeResult>),
     /// The interface is there; answered by an empty [`Reply::Output`].
     Made(Made),
+    /// Of `DEL`: it takes back what `ADD` asked for, which failed in the container. Answered by an empty [`Reply::Output`].
+    Failed(CniError),
 }
 
 /// What the daemon answers.

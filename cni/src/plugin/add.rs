@@ -6,19 +6,27 @@ use super::{
     note,
     undo::Undo,
 };
-use crate::{CniError, Code, Step, namespace::Namespace, result::AddResult};
+use crate::{CniError, Code, Step, Verb, namespace::Namespace, result::AddResult};
 
 pub(super) fn add(call: &Call) -> Result<String, CniError> {
     let previous = call.previous()?;
     let namespace = call.container()?;
     check_name(call, &namespace)?;
-    let attachment = call.attachment(Step::Begin)?;
+    let attachment = call.attachment(Step::Begin).inspect_err(|failure| {
+        // The daemon may have gone on with what it was asked. Where nobody answers, the runtime's DEL comes.
+        let step = Step::Failed(failure.clone());
+        if let Err(error) = call.ask(Verb::Del, step, CLEANUP_PATIENCE) {
+            note(&error.to_string());
+        }
+    })?;
     let mut undo = Undo::default();
     let constructed = construct(call, &namespace, attachment, &mut undo);
     let printed = constructed.and_then(|result| print(call, previous, result));
-    if printed.is_err() {
-        undo.run(call, &namespace);
-        if let Err(error) = call.release(CLEANUP_PATIENCE) {
+    if let Err(failure) = &printed {
+        // An address that is still configured is not given to the next one: the runtime's DEL tries again.
+        let undone = undo.run(call, &namespace);
+        let released = undone.and_then(|()| call.release(CLEANUP_PATIENCE, Some(failure)));
+        if let Err(error) = released {
             note(&error.to_string());
         }
     }

@@ -147,9 +147,11 @@ impl Call {
         }
     }
 
-    /// Asks the daemon to release what the attachment has; while nobody answers, the spool remembers it.
-    pub fn release(&self, patience: Duration) -> Result<(), CniError> {
-        let error = match self.ask(Verb::Del, Step::Begin, patience) {
+    /// Asks the daemon to release what the attachment has, because of `failure` where `ADD` failed; while nobody answers, the spool
+    /// remembers it.
+    pub fn release(&self, patience: Duration, failure: Option<&CniError>) -> Result<(), CniError> {
+        let step = failure.map_or(Step::Begin, |failure| Step::Failed(failure.clone()));
+        let error = match self.ask(Verb::Del, step, patience) {
             Ok(Reply::Output(_) | Reply::Attachment(_)) => return Ok(()),
             Ok(Reply::Error(error)) => return Err(error),
             Err(error) => error,
@@ -191,7 +193,10 @@ impl Call {
     }
 
     fn spool(&self) -> &Path {
-        self.conf.spool.as_deref().unwrap_or(Path::new(SPOOL))
+        self.environment
+            .spool
+            .as_deref()
+            .unwrap_or(Path::new(SPOOL))
     }
 
     fn silent(&self, code: Code, error: &io::Error) -> CniError {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, btree_map::Entry};
 
 use super::call::{Call, PATIENCE};
 use crate::{
-    CniError, Code, Step, Verb,
+    CniError, Code, NEWEST, Step, Verb,
     link::{Family, KindOfLink, Link, MAIN_TABLE, Netlink, Route},
     probe::format_mac,
     result::{AddResult, Interface, RouteConfig},
@@ -16,7 +16,14 @@ pub(super) fn check(call: &Call) -> Result<String, CniError> {
         let what = "prevResult of the network configuration is missing";
         call.error(Code::InvalidConfig, what, details)
     })?;
-    let namespace = call.container()?;
+    let namespace = call.container().map_err(|error| match error.code {
+        // Code 3 would say that no DEL is needed.
+        code if code == Code::UnknownContainer as u32 => CniError {
+            code: Code::NotAsMade as u32,
+            ..error
+        },
+        _ => error,
+    })?;
     let differences = call.inside(&namespace, |netlink| differences(call, netlink, &previous))?;
     if !differences.is_empty() {
         let what = "the container's network is not as ADD made it";
@@ -84,6 +91,8 @@ fn of_routes(
 ) -> Result<Vec<String>, CniError> {
     let mut tables: BTreeMap<(Family, u32), Vec<Route>> = BTreeMap::new();
     let mut wrong = Vec::new();
+    // Before 1.1.0 a result cannot say that a route is in another table.
+    let with_tables = call.conf.cni_version == NEWEST;
     for route in made {
         let family = Family::of(route.dst.addr());
         let table = route.table.unwrap_or(MAIN_TABLE);
@@ -97,6 +106,9 @@ fn of_routes(
             }
         };
         let dst = route.dst.trunc();
+        if !with_tables && !there.iter().any(|one| one.dst == dst) {
+            continue;
+        }
         let has_gateway = |one: &Route| route.gw.is_none() || one.gw == route.gw;
         if !there.iter().any(|one| one.dst == dst && has_gateway(one)) {
             wrong.push(format!("the route to {dst} is missing"));

@@ -16,7 +16,7 @@ pub(super) fn del(call: &Call) -> Result<String, CniError> {
     if let Some(namespace) = container(call)? {
         call.inside(&namespace, |mut netlink| delete_link(call, &mut netlink))?;
     }
-    call.release(PATIENCE)?;
+    call.release(PATIENCE, None)?;
     Ok(String::new())
 }
 

@@ -17,24 +17,23 @@ pub(super) struct Undo {
 }
 
 impl Undo {
-    /// Failures are noted only: the runtime is to see why `ADD` failed.
-    pub fn run(self, call: &Call, namespace: &Namespace) {
+    /// Routes that cannot be put back are noted only: the runtime is to see why `ADD` failed.
+    ///
+    /// # Errors
+    /// The link may be there still.
+    pub fn run(self, call: &Call, namespace: &Namespace) -> Result<(), CniError> {
         if !self.link {
-            return;
+            return Ok(());
         }
-        let undone = call.inside(namespace, |netlink| {
-            self.inside(call, netlink);
-            Ok(())
-        });
-        noted(undone);
+        call.inside(namespace, |netlink| self.inside(call, netlink))
     }
 
-    fn inside(self, call: &Call, mut netlink: Netlink) {
+    fn inside(self, call: &Call, mut netlink: Netlink) -> Result<(), CniError> {
         for route in self.added.iter().rev() {
             let deleted = netlink.delete_route(route).map(drop);
             noted(deleted.map_err(|error| call.failed("remove a route", error)));
         }
-        noted(delete_link(call, &mut netlink));
+        let deleted = delete_link(call, &mut netlink);
         for route in self.removed.iter().rev() {
             let restored = netlink.restore_route(route).map(drop);
             noted(restored.map_err(|error| {
@@ -42,6 +41,7 @@ impl Undo {
                 call.refused(&doing, &error, &netlink)
             }));
         }
+        deleted
     }
 }
 

@@ -138,7 +138,6 @@ impl Site {
             "name": "flat",
             "type": "fipd-cni",
             "socket": self.socket(),
-            "spool": self.spool(),
         });
         for (key, value) in more.as_object().unwrap() {
             conf[key] = value.clone();
@@ -167,6 +166,7 @@ impl Site {
             .env("CNI_CONTAINERID", "c1")
             .env("CNI_NETNS", netns)
             .env("CNI_IFNAME", "eth1")
+            .env("FIPD_CNI_SPOOL", self.spool())
             .envs(variables.iter().copied())
             .stdin(std::fs::File::open(input).unwrap());
         let host = Namespace::open(&self.host_netns()).unwrap();

@@ -15,6 +15,27 @@ use crate::validation::flat_network::{
     subnet::FlatSubnet,
 };
 
+/// The interface of a pod on the primary network, and the one of the originals beside it.
+const PRIMARY: &str = "eth0";
+const FLAT: &str = "eth1";
+
+/// What a pod gets on one interface.
+#[derive(Clone, Debug)]
+pub struct PodInterfaceAddresses {
+    /// It is the one of the originals' annotations.
+    pub is_first: bool,
+    pub first: PodAddress,
+    /// The other family's.
+    pub others: Vec<PodAddress>,
+}
+
+impl PodInterfaceAddresses {
+    /// All of them.
+    pub fn addresses(&self) -> impl Iterator<Item = &PodAddress> {
+        [&self.first].into_iter().chain(&self.others)
+    }
+}
+
 /// An address of a pod on its subnet.
 #[derive(Clone, Debug)]
 pub struct PodAddress {
@@ -38,15 +59,15 @@ pub struct PoolAddress {
 /// A field of the configuration that makes no sense: its name, and what is allowed.
 pub type WrongField = (String, String);
 
-/// The interface of a pod; `first` decides about the link, and `others` are of the same one. With what it uses of the host.
+/// The interface of a pod, with what it uses of the host. The first address decides about the link.
 pub fn of_pod(
     conf: &NetConf,
     ifname: &str,
-    first: &PodAddress,
-    others: &[PodAddress],
+    found: &PodInterfaceAddresses,
 ) -> (Attachment, Vec<HostUse>) {
+    let first = &found.first;
     let flat = conf.flat_network.clone().unwrap_or_default();
-    let all = || [first].into_iter().chain(others);
+    let all = || found.addresses();
     let settings = &first.subnet.route_settings;
     let mut via_default_gateway = Vec::new();
     if settings.add_cluster_cidr {
@@ -74,7 +95,9 @@ pub fn of_pod(
     let attachment = Attachment {
         link,
         addresses: all().flat_map(addresses).collect(),
-        routes: all().flat_map(|one| routes(ifname, &one.subnet)).collect(),
+        routes: all()
+            .flat_map(|one| routes(ifname, found.is_first, &one.subnet))
+            .collect(),
         extras: Extras {
             via_default_gateway,
             node_networks: settings.add_node_cidr,
@@ -197,14 +220,17 @@ fn six_to_four(address: IpAddr, length: u8) -> Option<IpNet> {
     IpNet::new(v6.into(), 48_u8.checked_sub(32_u8.checked_sub(length)?)?).ok()
 }
 
-/// The subnet's routes: those of the interface that is made have no `dev`.
-fn routes(ifname: &str, subnet: &FlatSubnet) -> Vec<ContainerRoute> {
+/// The subnet's routes: those of the interface that is made have no `dev`. Beside the primary network the first one is what the
+/// originals call `eth1`, however Multus calls it.
+fn routes(ifname: &str, is_first: bool, subnet: &FlatSubnet) -> Vec<ContainerRoute> {
+    let beside = is_first && ifname != PRIMARY;
+    let is_own = |dev: &str| dev == ifname || (beside && dev == FLAT);
     let routes = subnet.routes.iter();
     routes
         .map(|route| ContainerRoute {
             dst: route.dst,
             gw: route.via,
-            dev: (route.dev != ifname).then(|| route.dev.clone()),
+            dev: (!is_own(&route.dev)).then(|| route.dev.clone()),
             src: route.src,
             priority: Some(route.priority).filter(|priority| *priority > 0),
             ..ContainerRoute::default()
@@ -240,6 +266,14 @@ mod tests {
         }
     }
 
+    fn alone(first: PodAddress) -> PodInterfaceAddresses {
+        PodInterfaceAddresses {
+            is_first: true,
+            first,
+            others: Vec::new(),
+        }
+    }
+
     fn conf(more: &str) -> NetConf {
         let text = format!(r#"{{"cniVersion":"1.0.0","name":"a"{more}}}"#);
         NetConf::parse(&text, fipd_cni::Verb::Add).unwrap()
@@ -259,7 +293,7 @@ mod tests {
     fn rows_66_and_67_routes_are_of_the_interface_that_they_name() {
         let subnet = subnet(|spec| spec.routes = vec![route("eth1"), route("eth0")]);
         let devices = |ifname: &str| -> Vec<Option<String>> {
-            let (made, _) = of_pod(&conf(""), ifname, &pod(subnet.clone()), &[]);
+            let (made, _) = of_pod(&conf(""), ifname, &alone(pod(subnet.clone())));
             let shown = &made.addresses[0];
             assert_eq!(shown.address.to_string(), "192.168.1.2/24");
             assert_eq!(shown.gateway.unwrap().to_string(), "192.168.1.1");
@@ -267,6 +301,7 @@ mod tests {
         };
         assert_eq!(devices("eth1"), [None, Some("eth0".to_owned())]);
         assert_eq!(devices("eth0"), [Some("eth1".to_owned()), None]);
+        assert_eq!(devices("net1"), [None, Some("eth0".to_owned())]);
     }
 
     #[test]
@@ -283,7 +318,7 @@ mod tests {
             };
         });
         let flat = r#","flatNetwork":{"mtu":1500,"clusterCIDR":"10.42.0.0/16","serviceCIDR":"10.43.0.0/16","arpPolicy":"arping"}"#;
-        let (made, uses) = of_pod(&conf(flat), "eth1", &pod(subnet), &[]);
+        let (made, uses) = of_pod(&conf(flat), "eth1", &alone(pod(subnet)));
         assert_eq!(made.link.kind, LinkKind::Macvlan(MacvlanMode::Vepa));
         assert_eq!(
             (&*made.link.parent, made.link.mtu),
@@ -312,7 +347,7 @@ mod tests {
             spec.mode = "l3s".into();
             spec.ipvlan_flag = "private".into();
         });
-        let (made, uses) = of_pod(&conf(""), "eth1", &pod(subnet), &[]);
+        let (made, uses) = of_pod(&conf(""), "eth1", &alone(pod(subnet)));
         assert_eq!(
             made.link.kind,
             LinkKind::Ipvlan(IpvlanMode::L3s, IpvlanFlag::Private)
@@ -326,7 +361,7 @@ mod tests {
             with_6to4: true,
             ..pod(subnet(|_| {}))
         };
-        let (made, _) = of_pod(&conf(""), "eth1", &one, &[]);
+        let (made, _) = of_pod(&conf(""), "eth1", &alone(one));
         assert_eq!(
             made.addresses[1].address,
             "2002:c0a8:102::/40".parse::<IpNet>().unwrap()

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use fipd_cni::{Reply, Verb};
+use fipd_cni::{CniError, Reply, Verb};
 use fipd_core::Timestamp;
 use parking_lot::Mutex;
 
@@ -23,7 +23,7 @@ pub struct CniHealth {
     pub kept: usize,
     /// Deletions that were done out of the spool.
     pub replayed: u64,
-    /// Questions that were answered, and those that were refused.
+    /// Questions that were answered, and those that were refused or failed in the container.
     pub answered: u64,
     pub refused: u64,
     pub last_error: Option<CniFailure>,
@@ -60,6 +60,19 @@ impl CniBoard {
     pub fn replayed(&self) {
         self.0.lock().replayed += 1;
         cni::replayed();
+    }
+
+    /// The plugin could not make an interface in a container.
+    pub fn failed_in_container(&self, error: &CniError) {
+        let mut health = self.0.lock();
+        health.refused += 1;
+        health.last_error = Some(CniFailure {
+            at: clock::now(),
+            verb: Verb::Add,
+            code: error.code,
+            message: error.to_string(),
+        });
+        cni::refused(Verb::Add, error.code);
     }
 
     /// Notes a question and what was answered.

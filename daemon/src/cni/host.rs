@@ -1,6 +1,6 @@
 //! What attachments share of the host: VLANs, promiscuous masters and routes. The last user takes each away.
 
-use std::{collections::BTreeSet, fs, io, net::IpAddr, path::Path, time::Duration};
+use std::{collections::BTreeSet, fs, io, net::IpAddr, path::Path};
 
 use fipd_cni::link::{Family, KindOfLink, Link, ListedRoute, MAIN_TABLE, Netlink, Route};
 use ipnet::IpNet;
@@ -13,10 +13,11 @@ use super::{
     uses::UseCounts,
 };
 
-/// The alias of VLANs that fipd makes: others are never removed.
+/// The alias of VLANs that fipd makes, for people; the journal says which are.
 const ALIAS: &str = "fipd-cni";
+/// Of `linux/if_ether.h`.
+const ETH_P_8021Q: u16 = 0x8100;
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
-const UPTIME: &str = "/proc/uptime";
 /// Where runtimes keep the namespaces of containers.
 const NAMESPACES: [&str; 2] = ["/run/netns", "/var/run/netns"];
 
@@ -193,28 +194,42 @@ impl HostState {
             return Err(CallRefusal::later(why));
         }
         // First: what is not noted would never go.
-        let noted = self
-            .journal
-            .note_made(&interface(&vlan.name), Some(&self.boot));
+        let thing = interface(&vlan.name);
+        let noted = self.journal.note_made(&thing, Some(&self.boot));
         noted.map_err(journal)?;
         let made = netlink.create_vlan(&vlan.name, master.index, vlan.id, ALIAS);
-        made.map_err(|error| kernel(&what, &error))?;
+        let made = made.map_err(|error| kernel(&what, &error))?;
+        let found = netlink
+            .find(&vlan.name)
+            .map_err(|error| kernel(&what, &error))?;
+        let found = found.filter(|link| is_vlan(link, &master, vlan.id));
+        let (Some(link), true) = (found, made) else {
+            // Somebody else made one in the same moment.
+            self.journal.note_made(&thing, None).map_err(journal)?;
+            return Err(CallRefusal::later(format!(
+                "{what}: somebody else did just now; ask again"
+            )));
+        };
+        let noted = self
+            .journal
+            .note_made(&thing, Some(&made_as(&self.boot, link.index)));
+        noted.map_err(journal)?;
         Ok(vlan.name.clone())
     }
 
     /// Only one that fipd has made.
     fn remove_vlan(&mut self, netlink: &mut Netlink, vlan: &VlanUse) -> Result<(), CallRefusal> {
         let thing = interface(&vlan.name);
-        if !self.has_made(&thing) {
+        let Some(noted) = self.journal.made().get(&thing).cloned() else {
             return Ok(());
-        }
+        };
         let said = |error: io::Error| kernel(&format!("remove {}", vlan.name), &error);
         let master = netlink.find(&vlan.master).map_err(said)?;
         let link = netlink.find(&vlan.name).map_err(said)?;
         if let (Some(master), Some(link)) = (master, link) {
-            // One without an alias is fipd's, too: it died between the two.
-            let alias = link.alias.as_deref().unwrap_or(ALIAS);
-            if is_vlan(&link, &master, vlan.id) && alias == ALIAS {
+            // fipd died before it knew the index, or it is this very interface. One that was made anew since is another's.
+            let is_ours = noted == self.boot || noted == made_as(&self.boot, link.index);
+            if is_ours && is_vlan(&link, &master, vlan.id) {
                 netlink.delete(link.index).map_err(said)?;
             }
         }
@@ -331,14 +346,9 @@ impl HostState {
     }
 }
 
-/// How long the host runs; zero where it does not say.
-pub fn since_boot() -> Duration {
-    let text = fs::read_to_string(UPTIME).unwrap_or_default();
-    let seconds = text
-        .split(' ')
-        .next()
-        .and_then(|one| one.parse::<f64>().ok());
-    Duration::try_from_secs_f64(seconds.unwrap_or_default()).unwrap_or_default()
+/// That it was made in this boot, and the index it has.
+fn made_as(boot: &str, index: u32) -> String {
+    format!("{boot}/{index}")
 }
 
 /// What the journal calls them.
@@ -351,8 +361,11 @@ fn interface(name: &str) -> String {
 }
 
 fn is_vlan(link: &Link, master: &Link, wanted: u16) -> bool {
-    let tagged = matches!(&link.kind, Some(KindOfLink::Vlan { id, .. }) if *id == wanted);
-    tagged && link.parent == Some(master.index) && !link.parent_is_elsewhere
+    let tagged = Some(KindOfLink::Vlan {
+        id: wanted,
+        protocol: ETH_P_8021Q,
+    });
+    link.kind == tagged && link.parent == Some(master.index) && !link.parent_is_elsewhere
 }
 
 fn existing(netlink: &mut Netlink, name: &str) -> Result<Link, CallRefusal> {

@@ -22,6 +22,7 @@ mod standalone;
 mod testing;
 #[cfg(test)]
 mod tests;
+mod turns;
 mod uses;
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
@@ -55,22 +56,27 @@ pub struct CniOptions {
     pub board: CniBoard,
 }
 
-/// Serves plugins of `uid` until `stop`.
-///
-/// # Errors
-/// The journal cannot be read: what is on the host would not be known.
-pub async fn serve(
-    socket: Listening,
-    uid: u32,
-    options: CniOptions,
-    stop: CancellationToken,
-) -> Result<(), HostError> {
+/// Serves plugins of `uid` until `stop`. Without a journal nobody would know what is on the host, and every call is refused.
+pub async fn serve(socket: Listening, uid: u32, options: CniOptions, stop: CancellationToken) {
     let board = options.board.clone();
-    let service = Arc::new(start(options).await?);
+    let service = match start(options).await {
+        Ok(service) => Arc::new(service),
+        Err(error) => {
+            tracing::error!(%error, "CNI plugins of this host are refused; move the journal away, or start the fipd that wrote it");
+            return socket::serve(socket, uid, Err(error.to_string()), stop).await;
+        }
+    };
     board.serves();
     let sweeping = Arc::clone(&service);
     let sweep = async move {
         loop {
+            if let Err(refusal) = sweeping.replay().await {
+                let error = refusal.why;
+                tracing::warn!(
+                    error,
+                    "deletions of the spool wait, and CNI calls are refused until they are done"
+                );
+            }
             sweeping.sweep().await;
             tokio::time::sleep(SWEEP).await;
         }
@@ -78,18 +84,15 @@ pub async fn serve(
     let restarting = Arc::clone(&service);
     let forget = async move {
         // Containers may be started again under their old ids until then.
-        let grace = standalone::RESTART_GRACE.saturating_sub(host::since_boot());
-        tokio::time::sleep(grace).await;
+        tokio::time::sleep(standalone::RESTART_GRACE).await;
         restarting.forget_earlier_boots().await;
         std::future::pending::<()>().await;
     };
-    service.replay().await;
     tokio::select! {
-        () = socket::serve(socket, uid, service, stop) => {}
+        () = socket::serve(socket, uid, Ok(service), stop) => {}
         () = sweep => {}
         () = forget => {}
     }
-    Ok(())
 }
 
 async fn start(options: CniOptions) -> Result<CniService, HostError> {

@@ -20,8 +20,13 @@ use kube::{
     api::{WatchEvent, WatchParams},
 };
 use serde_json::json;
+use tokio::time::Instant;
 
-use super::{attach::PodAddress, record::PodOwner, refusal::CallRefusal};
+use super::{
+    attach::{PodAddress, PodInterfaceAddresses},
+    record::PodOwner,
+    refusal::CallRefusal,
+};
 use crate::{
     clusters::ClusterSession,
     connected::Connected,
@@ -35,7 +40,7 @@ const FAILED: &str = "Failed";
 const API: &str = "apis/flatnetwork.pandaria.io/v1";
 /// Of `CNI_ARGS`.
 const UID: &str = "K8S_POD_UID";
-/// How long an address is waited for; runtimes ask again for minutes. As long as the original tries.
+/// How long the addresses of an interface are waited for; runtimes ask again for minutes. As long as the original tries.
 const ADDRESS_WITHIN: Duration = Duration::from_secs(30);
 /// The longest watch of one object, in seconds; then it is read again.
 const WATCH: u32 = 20;
@@ -58,14 +63,6 @@ pub struct PodName {
     pub namespace: String,
     pub name: String,
     pub uid: String,
-}
-
-/// What a pod gets on one interface.
-pub struct PodInterfaceAddresses {
-    pub owner: PodOwner,
-    pub first: PodAddress,
-    /// The other family's.
-    pub others: Vec<PodAddress>,
 }
 
 impl PodName {
@@ -95,7 +92,7 @@ pub async fn find(
     sites: &PodSites,
     pod: &PodName,
     ifname: &str,
-) -> Result<PodInterfaceAddresses, CallRefusal> {
+) -> Result<(PodInterfaceAddresses, PodOwner), CallRefusal> {
     let sites = sites.all();
     if sites.is_empty() {
         let why = "no cluster with flat-network is connected yet, of which this host is a node";
@@ -134,10 +131,11 @@ async fn find_in(
     site: &Arc<PodSite>,
     pod: &PodName,
     ifname: &str,
-) -> Result<PodInterfaceAddresses, NotThere> {
+) -> Result<(PodInterfaceAddresses, PodOwner), NotThere> {
+    let end = Instant::now() + ADDRESS_WITHIN;
     let object = async |name: &str| {
         let mut wait = AddressWait::new(cluster, site, pod, name);
-        let waited = tokio::time::timeout(ADDRESS_WITHIN, wait.run()).await;
+        let waited = tokio::time::timeout_at(end, wait.run()).await;
         waited.unwrap_or_else(|_| Err(wait.late()))
     };
     // That of the originals says which others there are.
@@ -163,16 +161,18 @@ async fn find_in(
         knows_pod: true,
         refusal: CallRefusal::later("the pod has no address"),
     })?;
-    Ok(PodInterfaceAddresses {
-        owner: PodOwner {
-            cluster: cluster.to_string(),
-            namespace: pod.namespace.clone(),
-            uid: pod.uid.clone(),
-            objects: names,
-        },
+    let found = PodInterfaceAddresses {
+        is_first: names.first() == Some(&pod.name),
         first,
         others: addresses.collect(),
-    })
+    };
+    let owner = PodOwner {
+        cluster: cluster.to_string(),
+        namespace: pod.namespace.clone(),
+        uid: pod.uid.clone(),
+        objects: names,
+    };
+    Ok((found, owner))
 }
 
 /// Names of the FlatNetworkIPs of an interface, by what that of the pod's first one says of further ones.

@@ -17,9 +17,10 @@ use super::{
     record::{AttachmentKey, AttachmentRecord, HostUse},
     refusal::CallRefusal,
     standalone::ContainerLeases,
+    turns::Turns,
 };
 
-/// The most addresses of an attachment that a probe finds taken before the call fails.
+/// The most results of probes in a question: an attachment has as many addresses at most.
 const PROBES: usize = 8;
 
 /// What this host is to plugins.
@@ -30,6 +31,7 @@ pub struct CniService {
     /// One change of the host's interfaces and routes at a time.
     host: Arc<Mutex<HostState>>,
     spool: PathBuf,
+    turns: Turns,
     /// Held by who does what the spool has: a deletion must not be done again after its container was added again.
     replaying: Mutex<()>,
     pub(super) board: CniBoard,
@@ -48,6 +50,7 @@ impl CniService {
             sites,
             host: Arc::new(Mutex::new(host)),
             spool,
+            turns: Turns::default(),
             replaying: Mutex::default(),
             board,
         }
@@ -70,6 +73,9 @@ impl CniService {
 
     async fn timed(&self, ask: &Ask) -> Reply {
         let began = Instant::now();
+        if let Step::Failed(failure) = &ask.step {
+            self.board.failed_in_container(failure);
+        }
         let reply = self.reply(ask).await.unwrap_or_else(Reply::Error);
         self.board.note(ask.command, &reply, began.elapsed());
         reply
@@ -79,9 +85,15 @@ impl CniService {
         if ask.command == Verb::Version {
             return version(ask.config.get()).map(Reply::Output);
         }
-        // What was to be deleted while fipd was away comes before everything else.
-        self.replay().await;
         let conf = NetConf::parse(ask.config.get(), ask.command)?;
+        // What was to be deleted while fipd was away comes before everything else.
+        self.replay().await.map_err(|refusal| {
+            let code = match ask.command {
+                Verb::Status => Code::NotAvailable,
+                _ => refusal.code,
+            };
+            CallRefusal { code, ..refusal }.to_error(&conf.cni_version)
+        })?;
         let call = Call {
             key: AttachmentKey {
                 network: conf.name.clone(),
@@ -92,6 +104,8 @@ impl CniService {
             ask,
         };
         tracing::debug!(command = %ask.command, network = call.conf.name, container = ask.container_id, "a CNI plugin asks");
+        // A deletion that overtakes what it deletes would leave that behind.
+        let _turn = self.turns.wait(&call.key).await;
         let done = match ask.command {
             Verb::Add => self.add(&call).await,
             Verb::Del => self.delete(&call.key).await.map(|()| done()),
@@ -116,6 +130,10 @@ impl CniService {
                 self.begin(call).await
             }
             Step::Made(made) => self.made(call, made).await.map(|()| done()),
+            Step::Failed(_) => {
+                let why = "the step `failed` is of DEL alone";
+                Err(CallRefusal::new(Code::DecodingFailure, why))
+            }
         }
     }
 
@@ -154,6 +172,10 @@ impl CniService {
         let named = named_args(&call.ask.args);
         let named = named.map_err(|why| CallRefusal::new(Code::InvalidEnvironment, why))?;
         let asked = call.conf.wanted(named.get("IP").copied());
+        let asked = asked.map_err(|ip| {
+            let why = format!("IP of CNI_ARGS has {ip:?}; write addresses, separated by commas");
+            CallRefusal::new(Code::InvalidEnvironment, why)
+        })?;
         let mac = named.get("MAC").copied();
         if let Some(mac) = mac.filter(|mac| parse_mac(mac).is_none()) {
             let why =
@@ -179,21 +201,20 @@ impl CniService {
         call: &Call<'_>,
     ) -> Result<(Attachment, Option<AttachmentRecord>), CallRefusal> {
         let pod = PodName::read(&call.ask.args)?;
-        let found = pods::find(&self.sites, &pod, &call.ask.ifname).await?;
-        let asked = call.conf.wanted(None);
-        let all = || [&found.first].into_iter().chain(&found.others);
+        let (found, owner) = pods::find(&self.sites, &pod, &call.ask.ifname).await?;
+        let asked = call.conf.wanted(None).unwrap_or_default();
+        let all = || found.addresses();
         if let Some(other) = asked.iter().find(|ip| all().all(|one| one.address != **ip)) {
             let why = format!("runtimeConfig.ips: the pod's FlatNetworkIP does not have {other}");
             return Err(CallRefusal::new(Code::InvalidConfig, why));
         }
-        let (attachment, uses) =
-            attach::of_pod(&call.conf, &call.ask.ifname, &found.first, &found.others);
+        let (attachment, uses) = attach::of_pod(&call.conf, &call.ask.ifname, &found);
         let boot = self.host.lock().await.boot().to_owned();
         let record = AttachmentRecord {
             boot,
             netns: call.ask.netns.clone(),
             uses,
-            pod: Some(found.owner),
+            pod: Some(owner),
         };
         Ok((attachment, Some(record)))
     }
@@ -258,11 +279,8 @@ impl CniService {
 
     /// Takes away what is not among the valid attachments of the network; goes on after errors.
     async fn collect(&self, conf: &NetConf) -> Result<(), CallRefusal> {
-        let Some(valid) = conf.valid() else {
-            let needed =
-                "cni.dev/valid-attachments is missing: GC takes away what it does not name";
-            return Err(CallRefusal::new(Code::InvalidConfig, needed));
-        };
+        // libcni leaves an empty list out.
+        let valid = conf.valid().unwrap_or_default();
         let valid: BTreeSet<(&str, &str)> = valid
             .iter()
             .map(|one| (&*one.container_id, &*one.ifname))
@@ -270,7 +288,7 @@ impl CniService {
         let network = conf.name.clone();
         let mut known = self.host.lock().await.attachments(&network);
         if let Some(leases) = &self.leases {
-            known.extend(leases.attachments(Some(&network)));
+            known.extend(leases.attachments(&network));
         }
         known.retain(|key| !valid.contains(&(&*key.container_id, &*key.ifname)));
         let mut failed = Vec::new();
@@ -306,29 +324,26 @@ impl CniService {
     }
 
     /// Does what the spool has, in its order.
-    pub async fn replay(&self) {
+    pub async fn replay(&self) -> Result<(), CallRefusal> {
         let _alone = self.replaying.lock().await;
-        let after = self.host.lock().await.replayed();
-        let entries = {
+        loop {
+            let after = self.host.lock().await.replayed();
             let spool = self.spool.clone();
             let read = tokio::task::spawn_blocking(move || spool::entries_after(&spool, after));
-            match read.await {
-                Ok(Ok(entries)) => entries,
-                Ok(Err(error)) => {
-                    tracing::warn!(%error, "the spool of CNI deletions cannot be read; it is tried again at the next call");
-                    return;
-                }
-                Err(_) => return,
+            let read = read
+                .await
+                .map_err(|_| CallRefusal::later("fipd is stopping; ask again"))?;
+            let entries = read.map_err(|error| {
+                let spool = self.spool.display();
+                CallRefusal::later(format!(
+                    "the spool of deletions cannot be read: {spool}: {error}"
+                ))
+            })?;
+            if entries.is_empty() {
+                return Ok(());
             }
-        };
-        for (number, entry) in entries {
-            if let Err(refusal) = self.replay_one(number, entry).await {
-                tracing::warn!(
-                    number,
-                    error = refusal.why,
-                    "a CNI deletion of the spool is tried again at the next call"
-                );
-                return;
+            for (number, entry) in entries {
+                self.replay_one(number, entry).await?;
             }
         }
     }
@@ -374,8 +389,12 @@ impl CniService {
     /// Frees what containers of an earlier boot have of the address book.
     pub async fn forget_earlier_boots(&self) {
         let Some(leases) = &self.leases else { return };
-        for key in leases.of_earlier_boots() {
-            self.warn_about("an earlier boot", &key, self.delete(&key).await);
+        if let Err(refusal) = leases.release_earlier_boots().await {
+            let error = refusal.why;
+            tracing::warn!(
+                error,
+                "addresses of containers of an earlier boot are kept for now"
+            );
         }
     }
 

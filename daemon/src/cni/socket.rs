@@ -28,7 +28,12 @@ const DRAIN: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves until `stop`. What was not taken by then stays in the queue where the socket outlives the daemon.
-pub async fn serve(socket: Listening, uid: u32, service: Arc<CniService>, stop: CancellationToken) {
+pub async fn serve(
+    socket: Listening,
+    uid: u32,
+    service: Result<Arc<CniService>, String>,
+    stop: CancellationToken,
+) {
     let (listener, file) = socket.into_parts();
     let places = Arc::new(Semaphore::new(AT_ONCE));
     let mut calls = JoinSet::new();
@@ -43,10 +48,10 @@ pub async fn serve(socket: Listening, uid: u32, service: Arc<CniService>, stop: 
             Some(_) = calls.join_next() => {}
             (place, accepted) = taken => match accepted {
                 Ok((stream, _)) => {
-                    let service = Arc::clone(&service);
+                    let service = service.clone();
                     calls.spawn(async move {
                         let _place = place;
-                        if let Err(error) = call(stream, uid, &service).await {
+                        if let Err(error) = call(stream, uid, service).await {
                             tracing::warn!(%error, "a call at the CNI socket was not answered");
                         }
                     });
@@ -65,20 +70,33 @@ pub async fn serve(socket: Listening, uid: u32, service: Arc<CniService>, stop: 
     sockets::remove(file).await;
 }
 
-async fn call(mut stream: UnixStream, uid: u32, service: &CniService) -> io::Result<()> {
+async fn call(
+    mut stream: UnixStream,
+    uid: u32,
+    service: Result<Arc<CniService>, String>,
+) -> io::Result<()> {
     let peer = stream.peer_cred()?.uid();
     let text = in_time(read(&mut stream)).await?;
-    let answer = match peer == uid {
-        true => tokio::time::timeout(WORK, service.answer(&text))
-            .await
-            .unwrap_or_else(|_| refused(Code::TryAgain, "it takes too long; ask again")),
-        false => refused(
+    let answer = match service {
+        _ if peer != uid => refused(
             Code::DecodingFailure,
             &format!("only uid {uid} may ask here, not {peer}"),
         ),
+        Err(why) => refused(Code::TryAgain, &why),
+        Ok(service) => answer(service, text).await,
     };
     let text = serde_json::to_vec(&answer)?;
     in_time(stream.write_all(&text)).await
+}
+
+/// What takes too long goes on to its end: cut off in the middle, nobody would take back what it did.
+async fn answer(service: Arc<CniService>, text: Vec<u8>) -> Answer {
+    let work = tokio::spawn(async move { service.answer(&text).await });
+    match tokio::time::timeout(WORK, work).await {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(_)) => refused(Code::TryAgain, "fipd could not do it; ask again"),
+        Err(_) => refused(Code::TryAgain, "it takes too long; ask again"),
+    }
 }
 
 async fn read(stream: &mut UnixStream) -> io::Result<Vec<u8>> {

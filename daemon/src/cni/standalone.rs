@@ -21,7 +21,7 @@ const KIND: &str = "Container";
 const ACTOR: &str = "cni";
 /// Leases in one step through the address book.
 const PAGE: usize = 500;
-/// How long after the boot of the host the leases of an earlier one are kept for containers that are started again.
+/// How long the leases of an earlier boot are kept for containers that are started again, after the boot and after fipd's start.
 pub const RESTART_GRACE: Duration = Duration::from_secs(600);
 
 /// The address book, for containers of this host.
@@ -96,22 +96,34 @@ impl ContainerLeases {
     pub async fn release(&self, key: &AttachmentKey, reason: &str) -> Result<(), CallRefusal> {
         let identity = identity(key);
         let leases = self.ipam.read(|ledger| ledger.leases_of(&identity));
-        let holders: BTreeSet<Holder> = leases
-            .iter()
-            .flat_map(|lease| &lease.members)
-            .filter(|member| member.holder.identity == identity)
-            .map(|member| member.holder.clone())
-            .collect();
+        let members = leases.iter().flat_map(|lease| &lease.members);
+        let ours = members.filter(|member| member.holder.identity == identity);
+        let holders: BTreeSet<Holder> = ours.map(|member| member.holder.clone()).collect();
         for holder in holders {
-            let release = Request::Release(Release {
-                scope: ReleaseScope::Holder(holder),
-                actor: ACTOR.into(),
-                reason: reason.into(),
-            });
-            let answer = self.ipam.submit(release).await;
-            answer.map_err(|error| refused(&error))?;
+            self.release_holder(holder, reason).await?;
         }
         Ok(())
+    }
+
+    /// Gives back what containers of earlier boots have. A container that was started again has its leases as one of this boot.
+    pub async fn release_earlier_boots(&self) -> Result<(), CallRefusal> {
+        for holder in self.holders(None) {
+            if holder.instance != self.boot {
+                let reason = "the host was started again, and the container was not";
+                self.release_holder(holder, reason).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn release_holder(&self, holder: Holder, reason: &str) -> Result<(), CallRefusal> {
+        let release = Request::Release(Release {
+            scope: ReleaseScope::Holder(holder),
+            actor: ACTOR.into(),
+            reason: reason.into(),
+        });
+        let answer = self.ipam.submit(release).await;
+        answer.map(drop).map_err(|error| refused(&error))
     }
 
     /// Whether the attachment has addresses.
@@ -120,17 +132,14 @@ impl ContainerLeases {
             .read(|ledger| !ledger.leases_of(&identity(key)).is_empty())
     }
 
-    /// The attachments that have addresses, of one network or of all.
-    pub fn attachments(&self, network: Option<&str>) -> BTreeSet<AttachmentKey> {
-        self.held(network, |_| true)
+    /// The attachments of a network that have addresses.
+    pub fn attachments(&self, network: &str) -> BTreeSet<AttachmentKey> {
+        let holders = self.holders(Some(network)).into_iter();
+        holders.map(|holder| key_of(&holder.identity)).collect()
     }
 
-    /// Those that an earlier boot of the host left.
-    pub fn of_earlier_boots(&self) -> BTreeSet<AttachmentKey> {
-        self.held(None, |instance| *instance != self.boot)
-    }
-
-    fn held(&self, network: Option<&str>, of: impl Fn(&Text) -> bool) -> BTreeSet<AttachmentKey> {
+    /// Containers that have addresses, of one network or of all.
+    fn holders(&self, network: Option<&str>) -> BTreeSet<Holder> {
         let filter = LeaseFilter {
             system: Some(System::own()),
             namespace: network.map(Into::into),
@@ -143,9 +152,9 @@ impl ContainerLeases {
             let members = page.leases.iter().flat_map(|lease| &lease.members);
             let ours = members.filter(|member| {
                 let owner = &member.holder.identity;
-                owner.cluster.is_none() && &*owner.kind == KIND && of(&member.holder.instance)
+                owner.cluster.is_none() && &*owner.kind == KIND
             });
-            found.extend(ours.map(|member| key_of(&member.holder.identity)));
+            found.extend(ours.map(|member| member.holder.clone()));
             after = page.next;
             if after.is_none() {
                 return found;

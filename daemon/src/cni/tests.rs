@@ -177,9 +177,9 @@ async fn row_82_a_collection_keeps_what_it_is_told_and_nothing_else() {
     assert_eq!(site.leases(), ["10.0.0.1", "fd00::1"]);
     assert_eq!(site.done("GC", "", more(json!([]))).await, Ok(()));
     assert_eq!(site.leases(), ["fd00::1"], "of another network");
-    let (code, why) = site.done("GC", "", json!({})).await.unwrap_err();
-    assert_eq!(code, Code::InvalidConfig as u32);
-    assert!(why.contains("cni.dev/valid-attachments"), "{why}");
+    let unlisted = json!({ "name": "other", "ipam": { "pools": ["lan6"] } });
+    assert_eq!(site.done("GC", "", unlisted).await, Ok(()));
+    assert_eq!(site.leases(), [""; 0], "libcni leaves an empty list out");
 }
 
 #[tokio::test]
@@ -329,6 +329,62 @@ async fn what_the_spool_has_is_done_before_anything_else() {
 }
 
 #[tokio::test]
+async fn a_spool_that_cannot_be_read_refuses_every_call() {
+    let site = Site::new().await;
+    let spool = site.dir.path().join("spool");
+    std::fs::write(&spool, "no folder").unwrap();
+    let pools = || json!({ "ipam": { "pools": ["lan"] } });
+    let (code, why) = site.add("a", &["lan"]).await.unwrap_err();
+    assert_eq!(code, Code::TryAgain as u32);
+    assert!(why.contains("spool"), "{why}");
+    let (code, _) = site.done("STATUS", "", pools()).await.unwrap_err();
+    assert_eq!(code, Code::NotAvailable as u32);
+    std::fs::remove_file(&spool).unwrap();
+    assert!(site.add("a", &["lan"]).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_journal_that_cannot_be_read_refuses_every_call_and_ends_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join(JOURNAL), "no database").unwrap();
+    let path = dir.path().join("cni.sock");
+    let socket = Listening::open(None, &path, MODE).unwrap();
+    let uid = nix::unistd::geteuid().as_raw();
+    let stop = CancellationToken::new();
+    let serving = tokio::spawn(serve(socket, uid, options(None, dir.path()), stop.clone()));
+    let mut stream = UnixStream::connect(&path).await.unwrap();
+    stream
+        .write_all(&question("STATUS", "", Step::Begin, json!({})))
+        .await
+        .unwrap();
+    stream.shutdown().await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.contains("journal of attachments"), "{answer}");
+    assert!(!serving.is_finished());
+    stop.cancel();
+    serving.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_failure_in_the_container_is_seen_and_its_addresses_are_free() {
+    let site = Site::new().await;
+    site.add("a", &["lan"]).await.unwrap();
+    let error = fipd_cni::CniError::new(
+        "1.1.0",
+        Code::IoFailure,
+        "cannot create eth1",
+        "no such device",
+    );
+    let more = json!({ "ipam": { "pools": ["lan"] } });
+    let reply = site.ask("DEL", "a", Step::Failed(error), more).await;
+    assert_eq!(reply, Reply::Output(String::new()));
+    assert_eq!(site.leases(), [""; 0]);
+    let failure = site.service.board.health().last_error.unwrap();
+    assert_eq!((failure.verb, failure.code), (fipd_cni::Verb::Add, 5));
+}
+
+#[tokio::test]
 async fn nonsense_is_refused() {
     let site = Site::new().await;
     for text in ["", "{}", r#"{"command":"PUT","config":{}}"#, "\u{0}"] {
@@ -348,7 +404,7 @@ async fn only_one_user_may_ask() {
         let socket = Listening::open(None, &path, MODE).unwrap();
         let stop = CancellationToken::new();
         let service = Arc::clone(&site.service);
-        let serving = tokio::spawn(socket::serve(socket, uid, service, stop.clone()));
+        let serving = tokio::spawn(socket::serve(socket, uid, Ok(service), stop.clone()));
         let mut stream = UnixStream::connect(&path).await.unwrap();
         let text = question(
             "STATUS",

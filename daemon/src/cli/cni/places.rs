@@ -9,7 +9,7 @@ pub const SAVED: &str = ".fipd-saved";
 /// The packaged plugin, of the .deb and of the .rpm.
 pub const PACKAGED: [&str; 2] = ["/usr/lib/cni/fipd-cni", "/usr/libexec/cni/fipd-cni"];
 /// Where the plugin notes deletes while the daemon is down.
-pub const SPOOL: &str = "/var/lib/fipd-cni/spool";
+pub use fipd_cni::spool::SPOOL;
 
 /// The directories of a container runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use fipd_cni::VersionInfo;
+use fipd_cni::{VersionInfo, spool};
 use serde::Serialize;
 use tokio::process::Command;
 
@@ -116,7 +116,7 @@ impl CniStatus {
             path: fipd_cni::SOCKET.to_owned(),
             exists: std::fs::symlink_metadata(socket).is_ok_and(|one| one.file_type().is_socket()),
         };
-        let entries = entries(Path::new(SPOOL));
+        let entries = spool::count(Path::new(SPOOL));
         status.spool = SpoolStatus {
             path: SPOOL.to_owned(),
             entries: entries.as_ref().ok().copied(),
@@ -224,21 +224,6 @@ impl CniStatus {
     }
 }
 
-/// Files of the spool, without those that are being written.
-fn entries(spool: &Path) -> io::Result<usize> {
-    let all = match std::fs::read_dir(spool) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
-        all => all?,
-    };
-    let mut count = 0;
-    for entry in all {
-        let entry = entry?;
-        let is_hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
-        count += usize::from(!is_hidden && entry.file_type()?.is_file());
-    }
-    Ok(count)
-}
-
 /// The versions of the specification that a plugin knows, by `VERSION`.
 async fn ask(plugin: &Path) -> io::Result<Vec<String>> {
     let mut command = Command::new(plugin);
@@ -290,17 +275,6 @@ mod tests {
         assert_eq!(state(Some(&old)), PluginState::Differs);
         assert_eq!(state(Some(b"\x7fELF")), PluginState::Foreign);
         assert_eq!(PluginState::of(Some(&new), None), PluginState::Differs);
-    }
-
-    #[test]
-    fn only_whole_entries_of_the_spool_count() {
-        let scratch = tempfile::tempdir().unwrap();
-        assert_eq!(entries(&scratch.path().join("nothing")).unwrap(), 0);
-        fs::create_dir(scratch.path().join("sub")).unwrap();
-        for name in ["1", "2", ".3"] {
-            fs::write(scratch.path().join(name), "").unwrap();
-        }
-        assert_eq!(entries(scratch.path()).unwrap(), 2);
     }
 
     #[tokio::test]
