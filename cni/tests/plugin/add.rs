@@ -88,7 +88,8 @@ fn row_77_the_hosts_namespace_is_refused_unless_it_is_meant() {
     let meant = [("CNI_NETNS_OVERRIDE", "1")];
     let (code, _) = site.run_with("ADD", &conf, &host, &meant).error();
     assert_eq!(code, 50, "the daemon's word is passed on");
-    assert_eq!(daemon.verbs(), [Verb::Add], "nothing to take back");
+    let asked = [Verb::Add, Verb::Del];
+    assert_eq!(daemon.verbs(), asked, "the daemon may have gone on");
 }
 
 #[test]
