@@ -216,12 +216,12 @@ mod tests {
     use serde_json::value::RawValue;
 
     use super::*;
-    use crate::{Step, Verb};
+    use crate::{AskStep, Verb};
 
     fn ask(container: &str) -> Ask {
         Ask {
             command: Verb::Del,
-            step: Step::Begin,
+            step: AskStep::Begin,
             container_id: container.into(),
             netns: String::new(),
             ifname: "eth1".into(),

@@ -72,13 +72,13 @@ pub struct VersionInfo {
 /// The part of the configuration that `VERSION` reads.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Asked {
+struct AskedVersion {
     cni_version: String,
 }
 
 /// The answer to `VERSION`, in the form asked for. Standard input may be anything: row 75 of the contract.
 pub fn version(stdin: &str) -> Result<String, CniError> {
-    let asked: Option<Asked> = serde_json::from_str(stdin).ok();
+    let asked: Option<AskedVersion> = serde_json::from_str(stdin).ok();
     let known = asked.filter(|asked| SUPPORTED.contains(&&*asked.cni_version));
     let info = VersionInfo {
         cni_version: known.map_or_else(|| NEWEST.to_owned(), |asked| asked.cni_version),

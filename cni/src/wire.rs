@@ -36,7 +36,7 @@ pub struct Ask {
     pub command: Verb,
     /// How far the plugin is.
     #[serde(default)]
-    pub step: Step,
+    pub step: AskStep,
     /// The parameters of the specification's section 2, as the runtime gave them.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub container_id: String,
@@ -53,7 +53,7 @@ pub struct Ask {
 /// `ADD` asks more than once; other verbs once.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Step {
+pub enum AskStep {
     /// Answered by [`Reply::Attachment`].
     #[default]
     Begin,
@@ -140,7 +140,7 @@ mod tests {
     fn add() -> Ask {
         Ask {
             command: Verb::Add,
-            step: Step::Begin,
+            step: AskStep::Begin,
             container_id: "c1".into(),
             netns: String::new(),
             ifname: "eth0".into(),

@@ -189,10 +189,11 @@ async fn serve(
         backups,
         reload,
         admission: Arc::new(Desk::new(runner.admission())),
-        fip_v1: {
-            let decides = runner.floating_ips();
-            Arc::new(FipV1::new(decides, ipam.clone(), config.fip_v1))
-        },
+        fip_v1: Arc::new(FipV1::new(
+            runner.floating_ips(),
+            ipam.clone(),
+            config.fip_v1,
+        )),
         takeovers: runner.takeovers(),
         running: runner.running(),
         known: config.known,

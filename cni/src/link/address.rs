@@ -11,7 +11,7 @@ use super::{Family, Netlink};
 
 /// An address as the kernel has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Address {
+pub struct InterfaceAddress {
     /// Index of the interface.
     pub interface: u32,
     /// The address and the length of its network.
@@ -62,7 +62,7 @@ impl Netlink {
     ///
     /// # Errors
     /// When the kernel does not answer.
-    pub fn addresses(&mut self) -> io::Result<Vec<Address>> {
+    pub fn addresses(&mut self) -> io::Result<Vec<InterfaceAddress>> {
         let found = self.dump(RTM_GETADDR, &AddressMessage::default())?;
         Ok(found.iter().filter_map(read).collect())
     }
@@ -84,7 +84,7 @@ fn message(interface: u32, address: IpNet) -> AddressMessage {
     message
 }
 
-fn read(message: &AddressMessage) -> Option<Address> {
+fn read(message: &AddressMessage) -> Option<InterfaceAddress> {
     let (mut local, mut peer) = (None::<IpAddr>, None::<IpAddr>);
     let mut flags = AddressFlags::from_bits_retain(message.header.flags.bits().into());
     for attribute in &message.attributes {
@@ -95,7 +95,7 @@ fn read(message: &AddressMessage) -> Option<Address> {
             _ => {}
         }
     }
-    Some(Address {
+    Some(InterfaceAddress {
         interface: message.header.index,
         address: IpNet::new(local.or(peer)?, message.header.prefix_len).ok()?,
         tentative: flags.contains(AddressFlags::Tentative),

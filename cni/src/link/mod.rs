@@ -15,7 +15,7 @@ mod netlink;
 mod route;
 mod route_message;
 
-pub use address::Address;
+pub use address::InterfaceAddress;
 pub use interface::{Link, MemberLink};
 pub use kind::KindOfLink;
 pub use netlink::Netlink;

@@ -6,15 +6,15 @@ use super::{
     note,
     undo::Undo,
 };
-use crate::{CniError, Code, Step, Verb, namespace::Namespace, result::AddResult};
+use crate::{AskStep, CniError, Code, Verb, namespace::Namespace, result::AddResult};
 
 pub(super) fn add(call: &Call) -> Result<String, CniError> {
     let previous = call.previous()?;
     let namespace = call.container()?;
     check_name(call, &namespace)?;
-    let attachment = call.attachment(Step::Begin).inspect_err(|failure| {
+    let attachment = call.attachment(AskStep::Begin).inspect_err(|failure| {
         // The daemon may have gone on with what it was asked. Where nobody answers, the runtime's DEL comes.
-        let step = Step::Failed(failure.clone());
+        let step = AskStep::Failed(failure.clone());
         if let Err(error) = call.ask(Verb::Del, step, CLEANUP_PATIENCE) {
             note(&error.to_string());
         }

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 
 use super::note;
 use crate::{
-    Ask, CniError, Code, Environment, NetConf, Reply, SOCKET, Step, Verb, ask,
+    Ask, AskStep, CniError, Code, Environment, NetConf, Reply, SOCKET, Verb, ask,
     attachment::Attachment,
     link::Netlink,
     namespace::{Namespace, NamespaceError},
@@ -113,7 +113,7 @@ impl Call {
     }
 
     /// Asks the daemon, and forgets what it has replayed.
-    pub fn ask(&self, command: Verb, step: Step, patience: Duration) -> io::Result<Reply> {
+    pub fn ask(&self, command: Verb, step: AskStep, patience: Duration) -> io::Result<Reply> {
         let answer = ask(self.socket(), &self.question(command, step), patience)?;
         if let Err(error) = spool::discard(self.spool(), answer.replayed) {
             note(&format!("cannot empty {}: {error}", self.spool().display()));
@@ -125,7 +125,7 @@ impl Call {
     pub fn output(
         &self,
         command: Verb,
-        step: Step,
+        step: AskStep,
         patience: Duration,
         silent: Code,
     ) -> Result<String, CniError> {
@@ -138,7 +138,7 @@ impl Call {
     }
 
     /// Asks a question of `ADD` that is answered by what to make.
-    pub fn attachment(&self, step: Step) -> Result<Attachment, CniError> {
+    pub fn attachment(&self, step: AskStep) -> Result<Attachment, CniError> {
         match self.ask(Verb::Add, step, PATIENCE) {
             Ok(Reply::Attachment(attachment)) => Ok(*attachment),
             Ok(Reply::Output(_)) => Err(self.unexpected("a text")),
@@ -150,13 +150,13 @@ impl Call {
     /// Asks the daemon to release what the attachment has, because of `failure` where `ADD` failed; while nobody answers, the spool
     /// remembers it.
     pub fn release(&self, patience: Duration, failure: Option<&CniError>) -> Result<(), CniError> {
-        let step = failure.map_or(Step::Begin, |failure| Step::Failed(failure.clone()));
+        let step = failure.map_or(AskStep::Begin, |failure| AskStep::Failed(failure.clone()));
         let error = match self.ask(Verb::Del, step, patience) {
             Ok(Reply::Output(_) | Reply::Attachment(_)) => return Ok(()),
             Ok(Reply::Error(error)) => return Err(error),
             Err(error) => error,
         };
-        let kept = spool::write(self.spool(), &self.question(Verb::Del, Step::Begin));
+        let kept = spool::write(self.spool(), &self.question(Verb::Del, AskStep::Begin));
         let number = kept.map_err(|failure| {
             let code = match failure {
                 SpoolError::Full(_) => Code::TryAgain,
@@ -175,7 +175,7 @@ impl Call {
         Ok(())
     }
 
-    fn question(&self, command: Verb, step: Step) -> Ask {
+    fn question(&self, command: Verb, step: AskStep) -> Ask {
         let environment = &self.environment;
         Ask {
             command,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, btree_map::Entry};
 
 use super::call::{Call, PATIENCE};
 use crate::{
-    CniError, Code, NEWEST, Step, Verb,
+    AskStep, CniError, Code, NEWEST, Verb,
     link::{Family, KindOfLink, Link, MAIN_TABLE, Netlink, Route},
     probe::format_mac,
     result::{AddResult, Interface, RouteConfig},
@@ -29,7 +29,7 @@ pub(super) fn check(call: &Call) -> Result<String, CniError> {
         let what = "the container's network is not as ADD made it";
         return Err(call.error(Code::NotAsMade, what, differences.join("; ")));
     }
-    call.output(Verb::Check, Step::Begin, PATIENCE, Code::TryAgain)
+    call.output(Verb::Check, AskStep::Begin, PATIENCE, Code::TryAgain)
 }
 
 fn differences(

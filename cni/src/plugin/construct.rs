@@ -4,11 +4,11 @@ use ipnet::IpNet;
 
 use super::{
     call::{Call, PATIENCE},
-    container::{Container, Plan},
+    container::{Container, ContainerPlan},
     undo::Undo,
 };
 use crate::{
-    CniError, Code, Step, Verb,
+    AskStep, CniError, Code, Verb,
     attachment::{Attachment, ContainerLink, IpvlanMode, LinkKind, ProbeResult},
     link::{Family, Link, MAIN_TABLE, MemberLink, Netlink},
     namespace::Namespace,
@@ -38,7 +38,7 @@ pub(super) fn construct(
         Container::open(call, netlink)?.prepare(&first, probed)
     })?;
     let attachment = agree(call, namespace, first)?;
-    let plan = Plan {
+    let plan = ContainerPlan {
         attachment: &attachment,
         node_networks: &node_networks,
         probed,
@@ -46,7 +46,7 @@ pub(super) fn construct(
     let (made, result) = call.inside(namespace, |netlink| {
         Container::open(call, netlink)?.configure(&plan, undo)
     })?;
-    call.output(Verb::Add, Step::Made(made), PATIENCE, Code::TryAgain)?;
+    call.output(Verb::Add, AskStep::Made(made), PATIENCE, Code::TryAgain)?;
     Ok(result)
 }
 
@@ -132,7 +132,7 @@ fn agree(
             return Ok(attachment);
         }
         let results = probe_addresses(call, namespace, &attachment)?;
-        let next = call.attachment(Step::Probed(results))?;
+        let next = call.attachment(AskStep::Probed(results))?;
         // The link is there already.
         attachment = Attachment {
             link: attachment.link,

@@ -27,7 +27,7 @@ const DETECTION: Duration = Duration::from_millis(2_500);
 const POLL: Duration = Duration::from_millis(20);
 
 /// What to configure, once the addresses are agreed on.
-pub(super) struct Plan<'a> {
+pub(super) struct ContainerPlan<'a> {
     pub attachment: &'a Attachment,
     pub node_networks: &'a [IpNet],
     /// The plugin has looked for other users of the addresses; the kernel need not.
@@ -88,7 +88,7 @@ impl<'a> Container<'a> {
 
     pub fn configure(
         mut self,
-        plan: &Plan<'_>,
+        plan: &ContainerPlan<'_>,
         undo: &mut Undo,
     ) -> Result<(Made, AddResult), CniError> {
         let attachment = plan.attachment;
@@ -117,7 +117,7 @@ impl<'a> Container<'a> {
 
     /// Without a probe of ours the kernel looks for other users of IPv6 addresses, which takes a second or two; after one it
     /// need not, and the address is usable at once.
-    fn add_addresses(&mut self, plan: &Plan<'_>) -> Result<(), CniError> {
+    fn add_addresses(&mut self, plan: &ContainerPlan<'_>) -> Result<(), CniError> {
         for one in &plan.attachment.addresses {
             let index = self.link.index;
             let added = self.netlink.add_address(index, one.address, plan.probed);
@@ -161,7 +161,7 @@ impl<'a> Container<'a> {
     }
 
     /// With `arp_notify` the kernel does it, unless the link was up for the probe. An attachment works without.
-    fn announce(&self, plan: &Plan<'_>) {
+    fn announce(&self, plan: &ContainerPlan<'_>) {
         let attachment = plan.attachment;
         let is_kernels = attachment.extras.arp_policy == ArpPolicy::ArpNotify && !plan.probed;
         let is_routed = matches!(

@@ -5,14 +5,14 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 
 use super::{
-    container::{Container, FIRST, Plan},
+    container::{Container, ContainerPlan, FIRST},
     note,
     undo::Undo,
 };
 use crate::{
     CniError,
     attachment::{ContainerAddress, ContainerRoute},
-    link::{Address, Family, ListedRoute, MAIN_TABLE, Route},
+    link::{Family, InterfaceAddress, ListedRoute, MAIN_TABLE, Route},
     result::RouteConfig,
 };
 
@@ -21,17 +21,17 @@ const BEFORE_ROUTERS: u32 = 1023;
 
 pub(super) struct Routes<'a, 'c> {
     container: &'a mut Container<'c>,
-    plan: &'a Plan<'a>,
+    plan: &'a ContainerPlan<'a>,
     undo: &'a mut Undo,
     /// Of all interfaces.
-    addresses: Vec<Address>,
+    addresses: Vec<InterfaceAddress>,
     made: Vec<RouteConfig>,
 }
 
 impl<'a, 'c> Routes<'a, 'c> {
     pub fn new(
         container: &'a mut Container<'c>,
-        plan: &'a Plan<'a>,
+        plan: &'a ContainerPlan<'a>,
         undo: &'a mut Undo,
     ) -> Result<Self, CniError> {
         let addresses = container.netlink.addresses();

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use super::call::Call;
-use crate::{CniError, Code, Step, Verb};
+use crate::{AskStep, CniError, Code, Verb};
 
 /// Runtimes ask for the state every few seconds.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 pub(super) fn status(call: &Call) -> Result<String, CniError> {
-    call.output(Verb::Status, Step::Begin, PATIENCE, Code::NotAvailable)
+    call.output(Verb::Status, AskStep::Begin, PATIENCE, Code::NotAvailable)
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use fipd_cni::{
-    CniError, Code, NEWEST, Reply, Step, Verb,
+    AskStep, CniError, Code, NEWEST, Reply, Verb,
     attachment::{ArpPolicy, ContainerRoute, LinkKind, MacvlanMode},
     link::{Family, KindOfLink},
 };
@@ -63,8 +63,8 @@ fn row_87_the_result_has_the_version_that_is_asked_for_and_row_84_the_mtu_is_at_
         );
         assert!(link.up && link.mtu == 1500 && link.parent_is_elsewhere);
         let asked = daemon.asked();
-        assert_eq!(asked[0], (Verb::Add, Step::Begin));
-        let (Verb::Add, Step::Made(made)) = &asked[1] else {
+        assert_eq!(asked[0], (Verb::Add, AskStep::Begin));
+        let (Verb::Add, AskStep::Made(made)) = &asked[1] else {
             panic!("{asked:?}");
         };
         assert_eq!(made.mac, MAC);
@@ -145,7 +145,7 @@ fn a_failure_in_the_middle_takes_everything_back_and_is_what_is_printed() {
     let given = wanted.clone();
     let daemon = StandIn::new(&site.socket(), 0, move |ask| {
         match (ask.command, &ask.step) {
-            (Verb::Add, Step::Begin) => Reply::Attachment(Box::new(given.clone())),
+            (Verb::Add, AskStep::Begin) => Reply::Attachment(Box::new(given.clone())),
             (Verb::Add, _) => Reply::Error(CniError::new(NEWEST, Code::NotAsMade, "late", "x")),
             _ => Reply::Error(CniError::new(NEWEST, Code::IoFailure, "clean-up", "x")),
         }

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use fipd_cni::{Reply, Step, Verb, attachment::ProbeResult};
+use fipd_cni::{AskStep, Reply, Verb, attachment::ProbeResult};
 use serde_json::json;
 
 use super::{
@@ -29,15 +29,15 @@ fn addresses_that_others_use_are_reported_and_others_come() {
     given.probe = true;
     given.addresses = addresses(5);
     let daemon = StandIn::new(&site.socket(), 0, move |ask| match &ask.step {
-        Step::Begin if ask.command == Verb::Add => Reply::Attachment(Box::new(given.clone())),
-        Step::Probed(results) => {
+        AskStep::Begin if ask.command == Verb::Add => Reply::Attachment(Box::new(given.clone())),
+        AskStep::Probed(results) => {
             given.probe = results.iter().any(|one| one.user.is_some());
             if given.probe {
                 given.addresses = addresses(6);
             }
             Reply::Attachment(Box::new(given.clone()))
         }
-        Step::Begin | Step::Made(_) | Step::Failed(_) => done(),
+        AskStep::Begin | AskStep::Made(_) | AskStep::Failed(_) => done(),
     });
     let start = Instant::now();
     let result = site.run("ADD", &site.conf("1.1.0", json!({}))).result();
@@ -48,8 +48,8 @@ fn addresses_that_others_use_are_reported_and_others_come() {
         .asked()
         .into_iter()
         .filter_map(|(_, step)| match step {
-            Step::Probed(results) => Some(results),
-            Step::Begin | Step::Made(_) | Step::Failed(_) => None,
+            AskStep::Probed(results) => Some(results),
+            AskStep::Begin | AskStep::Made(_) | AskStep::Failed(_) => None,
         });
     let probed: Vec<_> = probed.collect();
     let of = |address: &str, user: Option<&str>| ProbeResult {

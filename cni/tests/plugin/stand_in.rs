@@ -12,11 +12,11 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use fipd_cni::{Answer, Ask, Reply, Step, Verb, attachment::Attachment};
+use fipd_cni::{Answer, Ask, AskStep, Reply, Verb, attachment::Attachment};
 
 pub struct StandIn {
     socket: PathBuf,
-    asked: Arc<Mutex<Vec<(Verb, Step)>>>,
+    asked: Arc<Mutex<Vec<(Verb, AskStep)>>>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -56,13 +56,13 @@ impl StandIn {
     /// Gives one attachment and agrees with everything else.
     pub fn giving(socket: &Path, attachment: Attachment) -> Self {
         Self::new(socket, 0, move |ask| match (ask.command, &ask.step) {
-            (Verb::Add, Step::Begin) => Reply::Attachment(Box::new(attachment.clone())),
+            (Verb::Add, AskStep::Begin) => Reply::Attachment(Box::new(attachment.clone())),
             _ => done(),
         })
     }
 
     /// What it was asked so far.
-    pub fn asked(&self) -> Vec<(Verb, Step)> {
+    pub fn asked(&self) -> Vec<(Verb, AskStep)> {
         self.asked.lock().unwrap().clone()
     }
 

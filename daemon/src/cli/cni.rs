@@ -17,7 +17,7 @@ use clap::{Args, Subcommand};
 
 use super::{CliSession, exit::Failure, output::Table, shown};
 use crate::foreign_file;
-use change::Change;
+use change::FileChange;
 use folder::Folder;
 use network::NetworkArgs;
 use places::{PACKAGED, Runtime};
@@ -96,8 +96,8 @@ impl Cni {
     }
 }
 
-fn table(changes: &[Change]) -> Table {
-    let row = |one: &Change| [one.path.clone(), one.result.to_owned(), one.detail.clone()];
+fn table(changes: &[FileChange]) -> Table {
+    let row = |one: &FileChange| [one.path.clone(), one.result.to_owned(), one.detail.clone()];
     Table::of(["PATH", "RESULT", "DETAIL"], changes.iter().map(row))
 }
 
@@ -111,7 +111,7 @@ fn require_root(command: &str) -> Result<(), Failure> {
 }
 
 impl Install {
-    fn run(&self) -> Result<Vec<Change>, Failure> {
+    fn run(&self) -> Result<Vec<FileChange>, Failure> {
         let network = self.network.file().map_err(Failure::Input)?;
         let plugin = self.plugin()?;
         let runtime = runtimes().next();
@@ -163,7 +163,7 @@ impl Install {
 }
 
 impl DirArgs {
-    fn uninstall(&self) -> Result<Vec<Change>, Failure> {
+    fn uninstall(&self) -> Result<Vec<FileChange>, Failure> {
         let packaged = status::packaged(&PACKAGED).map(|(_, bytes)| bytes);
         let open = |folders: Vec<PathBuf>| -> Result<Vec<Folder>, Failure> {
             let folders = folders.iter().map(|path| {

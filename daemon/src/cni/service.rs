@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, path::PathBuf, sync::Arc, time::Instant};
 
 use fipd_cni::{
-    Answer, Ask, CniError, Code, NEWEST, NetConf, Reply, Step, Verb,
+    Answer, Ask, AskStep, CniError, Code, NEWEST, NetConf, Reply, Verb,
     attachment::{Attachment, Made},
     named_args, parse_mac, spool, version,
 };
@@ -73,10 +73,16 @@ impl CniService {
 
     async fn timed(&self, ask: &Ask) -> Reply {
         let began = Instant::now();
-        if let Step::Failed(failure) = &ask.step {
+        if let AskStep::Failed(failure) = &ask.step {
+            let (container, code) = (&ask.container_id, failure.code);
+            tracing::warn!(container, code, error = %failure, "a CNI plugin could not make an interface");
             self.board.failed_in_container(failure);
         }
         let reply = self.reply(ask).await.unwrap_or_else(Reply::Error);
+        if let Reply::Error(error) = &reply {
+            let (container, code) = (&ask.container_id, error.code);
+            tracing::warn!(command = %ask.command, container, code, %error, "a CNI call is refused");
+        }
         self.board.note(ask.command, &reply, began.elapsed());
         reply
     }
@@ -88,13 +94,15 @@ impl CniService {
         let conf = NetConf::parse(ask.config.get(), ask.command)?;
         // What was to be deleted while fipd was away comes before everything else.
         self.replay().await.map_err(|refusal| {
-            let code = match ask.command {
-                Verb::Status => Code::NotAvailable,
-                _ => refusal.code,
+            let is_status = ask.command == Verb::Status;
+            let code = if is_status {
+                Code::NotAvailable
+            } else {
+                refusal.code
             };
             CallRefusal { code, ..refusal }.to_error(&conf.cni_version)
         })?;
-        let call = Call {
+        let call = CniCall {
             key: AttachmentKey {
                 network: conf.name.clone(),
                 container_id: ask.container_id.clone(),
@@ -117,10 +125,10 @@ impl CniService {
         done.map_err(|refusal| refusal.to_error(&call.conf.cni_version))
     }
 
-    async fn add(&self, call: &Call<'_>) -> Result<Reply, CallRefusal> {
+    async fn add(&self, call: &CniCall<'_>) -> Result<Reply, CallRefusal> {
         match &call.ask.step {
-            Step::Begin => self.begin(call).await,
-            Step::Probed(results) => {
+            AskStep::Begin => self.begin(call).await,
+            AskStep::Probed(results) => {
                 let leases = self.pools()?;
                 if results.len() > PROBES {
                     let why = format!("at most {PROBES} results of probes are taken");
@@ -129,8 +137,8 @@ impl CniService {
                 leases.probed(&call.key, results).await?;
                 self.begin(call).await
             }
-            Step::Made(made) => self.made(call, made).await.map(|()| done()),
-            Step::Failed(_) => {
+            AskStep::Made(made) => self.made(call, made).await.map(|()| done()),
+            AskStep::Failed(_) => {
                 let why = "the step `failed` is of DEL alone";
                 Err(CallRefusal::new(Code::DecodingFailure, why))
             }
@@ -138,7 +146,7 @@ impl CniService {
     }
 
     /// Says what the plugin is to make, once the host has what that needs. A call that fails leaves nothing that was not there.
-    async fn begin(&self, call: &Call<'_>) -> Result<Reply, CallRefusal> {
+    async fn begin(&self, call: &CniCall<'_>) -> Result<Reply, CallRefusal> {
         let known = self.host.lock().await.record(&call.key).is_some()
             || self
                 .leases
@@ -151,7 +159,7 @@ impl CniService {
         begun.map(|attachment| Reply::Attachment(Box::new(attachment)))
     }
 
-    async fn attachment(&self, call: &Call<'_>) -> Result<Attachment, CallRefusal> {
+    async fn attachment(&self, call: &CniCall<'_>) -> Result<Attachment, CallRefusal> {
         let (mut attachment, record) = match call.conf.is_standalone() {
             true => self.of_pools(call).await?,
             false => self.of_pod(call).await?,
@@ -166,7 +174,7 @@ impl CniService {
 
     async fn of_pools(
         &self,
-        call: &Call<'_>,
+        call: &CniCall<'_>,
     ) -> Result<(Attachment, Option<AttachmentRecord>), CallRefusal> {
         let leases = self.pools()?;
         let named = named_args(&call.ask.args);
@@ -198,7 +206,7 @@ impl CniService {
 
     async fn of_pod(
         &self,
-        call: &Call<'_>,
+        call: &CniCall<'_>,
     ) -> Result<(Attachment, Option<AttachmentRecord>), CallRefusal> {
         let pod = PodName::read(&call.ask.args)?;
         let (found, owner) = pods::find(&self.sites, &pod, &call.ask.ifname).await?;
@@ -220,7 +228,7 @@ impl CniService {
     }
 
     /// The interface is there: the host routes to it, and the cluster hears of it.
-    async fn made(&self, call: &Call<'_>, made: &Made) -> Result<(), CallRefusal> {
+    async fn made(&self, call: &CniCall<'_>, made: &Made) -> Result<(), CallRefusal> {
         let record = self.host.lock().await.record(&call.key);
         let Some(record) = record else {
             // Without a record nothing of the host is used.
@@ -255,7 +263,7 @@ impl CniService {
         }
     }
 
-    async fn check(&self, call: &Call<'_>) -> Result<(), CallRefusal> {
+    async fn check(&self, call: &CniCall<'_>) -> Result<(), CallRefusal> {
         let gone = |what: &str| Err(CallRefusal::new(Code::NotAsMade, what));
         if call.conf.is_standalone() {
             return match self.pools()?.holds(&call.key) {
@@ -437,7 +445,7 @@ impl CniService {
 }
 
 /// One question.
-struct Call<'a> {
+struct CniCall<'a> {
     key: AttachmentKey,
     conf: NetConf,
     ask: &'a Ask,

@@ -52,12 +52,12 @@ impl ContainerLeases {
             actor: ACTOR.into(),
         });
         let answer = self.ipam.submit(request).await;
-        match answer.map_err(|error| refused(&error))? {
-            Answer::Granted { leases, .. } => Ok(self.ipam.read(|ledger| given(ledger, &leases))),
-            other => Err(CallRefusal::later(format!(
-                "the address book answered {other:?}"
-            ))),
-        }
+        let answer = answer.map_err(|error| refused(&error))?;
+        let Answer::Granted { leases, .. } = answer else {
+            let why = format!("the address book answered {answer:?}");
+            return Err(CallRefusal::later(why));
+        };
+        Ok(self.ipam.read(|ledger| given(ledger, &leases)))
     }
 
     /// Confirms what nobody else uses; what somebody does is given up.

@@ -3,7 +3,7 @@
 use std::{path::Path, time::Duration};
 
 use fipd_cni::{
-    Answer, Code, Reply, Step,
+    Answer, AskStep, Code, Reply,
     attachment::{Attachment, Made, ProbeResult},
 };
 use fipd_core::{LeaseState, PoolSpec, testing::create_pool};
@@ -65,7 +65,7 @@ impl Site {
         }
     }
 
-    async fn ask(&self, verb: &str, container: &str, step: Step, more: Value) -> Reply {
+    async fn ask(&self, verb: &str, container: &str, step: AskStep, more: Value) -> Reply {
         ask(&self.service, verb, container, step, more).await.reply
     }
 
@@ -75,7 +75,7 @@ impl Site {
     }
 
     async fn add_with(&self, container: &str, more: Value) -> Result<Attachment, (u32, String)> {
-        match self.ask("ADD", container, Step::Begin, more).await {
+        match self.ask("ADD", container, AskStep::Begin, more).await {
             Reply::Attachment(attachment) => Ok(*attachment),
             Reply::Error(error) => Err((error.code, error.details)),
             Reply::Output(text) => panic!("{text}"),
@@ -83,7 +83,7 @@ impl Site {
     }
 
     async fn done(&self, verb: &str, container: &str, more: Value) -> Result<(), (u32, String)> {
-        match self.ask(verb, container, Step::Begin, more).await {
+        match self.ask(verb, container, AskStep::Begin, more).await {
             Reply::Output(_) => Ok(()),
             Reply::Error(error) => Err((error.code, error.details)),
             Reply::Attachment(_) => panic!("an attachment"),
@@ -101,7 +101,7 @@ impl Site {
     }
 }
 
-fn question(verb: &str, container: &str, step: Step, more: Value) -> Vec<u8> {
+fn question(verb: &str, container: &str, step: AskStep, more: Value) -> Vec<u8> {
     let mut config =
         json!({ "cniVersion": "1.1.0", "name": "lan", "type": "fipd-cni", "master": "eth0" });
     for (key, value) in more.as_object().into_iter().flatten() {
@@ -112,7 +112,13 @@ fn question(verb: &str, container: &str, step: Step, more: Value) -> Vec<u8> {
     serde_json::to_vec(&question).unwrap()
 }
 
-async fn ask(service: &CniService, verb: &str, container: &str, step: Step, more: Value) -> Answer {
+async fn ask(
+    service: &CniService,
+    verb: &str,
+    container: &str,
+    step: AskStep,
+    more: Value,
+) -> Answer {
     service.answer(&question(verb, container, step, more)).await
 }
 
@@ -226,7 +232,7 @@ async fn an_address_that_somebody_else_uses_is_quarantined_and_another_given() {
         user: Some("02:00:00:00:00:01".into()),
     };
     let Reply::Attachment(second) = site
-        .ask("ADD", "a", Step::Probed(vec![taken]), more())
+        .ask("ADD", "a", AskStep::Probed(vec![taken]), more())
         .await
     else {
         panic!("no other address")
@@ -236,7 +242,9 @@ async fn an_address_that_somebody_else_uses_is_quarantined_and_another_given() {
         address: second.addresses[0].address.addr(),
         user: None,
     };
-    let Reply::Attachment(third) = site.ask("ADD", "a", Step::Probed(vec![free]), more()).await
+    let Reply::Attachment(third) = site
+        .ask("ADD", "a", AskStep::Probed(vec![free]), more())
+        .await
     else {
         panic!("the address is gone")
     };
@@ -278,12 +286,12 @@ async fn what_an_earlier_boot_left_is_freed_and_what_was_started_again_is_not() 
 async fn an_agent_gives_no_addresses_of_pools_and_a_pod_needs_its_uid() {
     let dir = tempfile::tempdir().unwrap();
     let service = start(options(None, dir.path())).await.unwrap();
-    let code = async |verb: &str, more: Value| match ask(&service, verb, "a", Step::Begin, more)
+    let code = async |verb: &str, more: Value| match ask(&service, verb, "a", AskStep::Begin, more)
         .await
         .reply
     {
         Reply::Error(error) => error.code,
-        reply => panic!("{reply:?}"),
+        reply @ (Reply::Output(_) | Reply::Attachment(_)) => panic!("{reply:?}"),
     };
     let pools = || json!({ "ipam": { "pools": ["lan"] } });
     assert_eq!(code("ADD", pools()).await, Code::InvalidConfig as u32);
@@ -293,7 +301,7 @@ async fn an_agent_gives_no_addresses_of_pools_and_a_pod_needs_its_uid() {
         code("ADD", json!({})).await,
         Code::InvalidEnvironment as u32
     );
-    let made = Step::Made(Made::default());
+    let made = AskStep::Made(Made::default());
     let reply = ask(&service, "ADD", "a", made, json!({})).await.reply;
     let Reply::Error(error) = reply else {
         panic!("{reply:?}")
@@ -307,11 +315,11 @@ async fn what_the_spool_has_is_done_before_anything_else() {
     site.add("a", &["lan"]).await.unwrap();
     site.add("b", &["lan"]).await.unwrap();
     let spool = site.dir.path().join("spool");
-    let gone = serde_json::from_slice(&question("DEL", "a", Step::Begin, json!({}))).unwrap();
+    let gone = serde_json::from_slice(&question("DEL", "a", AskStep::Begin, json!({}))).unwrap();
     fipd_cni::spool::write(&spool, &gone).unwrap();
     std::fs::write(spool.join(format!("{:020}.json", u64::MAX - 1)), "{").unwrap();
     let more = json!({ "ipam": { "pools": ["lan"] } });
-    let answer = ask(&site.service, "ADD", "c", Step::Begin, more).await;
+    let answer = ask(&site.service, "ADD", "c", AskStep::Begin, more).await;
     let Reply::Attachment(given) = answer.reply else {
         panic!("{:?}", answer.reply)
     };
@@ -354,7 +362,7 @@ async fn a_journal_that_cannot_be_read_refuses_every_call_and_ends_nothing() {
     let serving = tokio::spawn(serve(socket, uid, options(None, dir.path()), stop.clone()));
     let mut stream = UnixStream::connect(&path).await.unwrap();
     stream
-        .write_all(&question("STATUS", "", Step::Begin, json!({})))
+        .write_all(&question("STATUS", "", AskStep::Begin, json!({})))
         .await
         .unwrap();
     stream.shutdown().await.unwrap();
@@ -377,7 +385,7 @@ async fn a_failure_in_the_container_is_seen_and_its_addresses_are_free() {
         "no such device",
     );
     let more = json!({ "ipam": { "pools": ["lan"] } });
-    let reply = site.ask("DEL", "a", Step::Failed(error), more).await;
+    let reply = site.ask("DEL", "a", AskStep::Failed(error), more).await;
     assert_eq!(reply, Reply::Output(String::new()));
     assert_eq!(site.leases(), [""; 0]);
     let failure = site.service.board.health().last_error.unwrap();
@@ -409,7 +417,7 @@ async fn only_one_user_may_ask() {
         let text = question(
             "STATUS",
             "",
-            Step::Begin,
+            AskStep::Begin,
             json!({ "ipam": { "pools": ["lan"] } }),
         );
         stream.write_all(&text).await.unwrap();

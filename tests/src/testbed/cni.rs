@@ -243,7 +243,7 @@ impl CniHost {
         command
             .env_clear()
             .env("CNI_PATH", self.plugins())
-            .envs(call.environment.iter().map(|(name, value)| (name, value)));
+            .envs(&call.environment);
         for name in &call.without {
             command.env_remove(name);
         }

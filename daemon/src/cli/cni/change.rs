@@ -14,15 +14,20 @@ const TEXT: u32 = 0o644;
 
 /// What became of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Change {
+pub struct FileChange {
     pub path: String,
     pub result: &'static str,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub detail: String,
 }
 
-fn change(folder: &Folder, name: &str, result: &'static str, detail: impl Into<String>) -> Change {
-    Change {
+fn change(
+    folder: &Folder,
+    name: &str,
+    result: &'static str,
+    detail: impl Into<String>,
+) -> FileChange {
+    FileChange {
         path: folder.path(name).display().to_string(),
         result,
         detail: detail.into(),
@@ -37,7 +42,7 @@ pub fn is_plugin(bytes: &[u8]) -> bool {
 }
 
 /// Puts the plugin under both its names. One of another program is kept beside it, once.
-pub fn install_plugin(folder: &Folder, plugin: &[u8]) -> Result<Vec<Change>, Failure> {
+pub fn install_plugin(folder: &Folder, plugin: &[u8]) -> Result<Vec<FileChange>, Failure> {
     // What is refused is refused before anything changes.
     let found: Vec<_> = NAMES
         .into_iter()
@@ -68,7 +73,7 @@ pub fn install_plugin(folder: &Folder, plugin: &[u8]) -> Result<Vec<Change>, Fai
 }
 
 /// Writes the configuration of a network. One that `install` did not write is left alone.
-pub fn install_network(folder: &Folder, file: &NetworkFile) -> Result<Change, Failure> {
+pub fn install_network(folder: &Folder, file: &NetworkFile) -> Result<FileChange, Failure> {
     let existing = folder.read(&file.name)?;
     if let Some(existing) = &existing {
         let is_ours = network::found(&existing.bytes).is_some_and(|found| found.is_ours);
@@ -99,7 +104,7 @@ pub fn install_network(folder: &Folder, file: &NetworkFile) -> Result<Change, Fa
 }
 
 /// Removes the networks that `install` wrote, and names others that call fipd's plugin.
-pub fn uninstall_networks(folder: &Folder) -> Result<Vec<Change>, Failure> {
+pub fn uninstall_networks(folder: &Folder) -> Result<Vec<FileChange>, Failure> {
     let mut changes = Vec::new();
     for name in folder.names()? {
         if !network::is_configuration(&name) {
@@ -125,7 +130,10 @@ pub fn uninstall_networks(folder: &Folder) -> Result<Vec<Change>, Failure> {
 }
 
 /// Removes the plugin, and puts back what it had replaced.
-pub fn uninstall_plugin(folder: &Folder, packaged: Option<&[u8]>) -> Result<Vec<Change>, Failure> {
+pub fn uninstall_plugin(
+    folder: &Folder,
+    packaged: Option<&[u8]>,
+) -> Result<Vec<FileChange>, Failure> {
     let mut changes = Vec::new();
     for name in NAMES {
         let (existing, kept) = (folder.read(name)?, folder.read(&saved(name))?.is_some());
@@ -180,7 +188,7 @@ mod tests {
         (scratch, folder)
     }
 
-    fn results(changes: &[Change]) -> Vec<(&str, &str)> {
+    fn results(changes: &[FileChange]) -> Vec<(&str, &str)> {
         let name = |path| Path::new(path).file_name().unwrap().to_str().unwrap();
         let results = changes.iter().map(|one| (name(&one.path), one.result));
         results.collect()
