@@ -2,7 +2,7 @@
 
 use std::{sync::LazyLock, time::Duration};
 
-use fipd_cni::Verb;
+use fipd_cni::{Code, Verb};
 use prometheus_client::{
     metrics::{
         counter::Counter,
@@ -41,8 +41,11 @@ pub fn answered(verb: Verb, took: Duration) {
 
 /// Notes a question that was refused with this code.
 pub fn refused(verb: Verb, code: u32) {
-    let labels = vec![("verb", verb.to_string()), ("code", code.to_string())];
-    KEPT.errors.get_or_create(&labels).inc();
+    KEPT.errors.get_or_create(&error_labels(verb, code)).inc();
+}
+
+fn error_labels(verb: Verb, code: u32) -> Labels<'static> {
+    vec![("verb", verb.to_string()), ("code", code.to_string())]
 }
 
 /// Notes a deletion out of the spool.
@@ -60,6 +63,11 @@ pub fn show_host(attachments: usize, kept: usize) {
 /// Adds the series; the registry has its prefix.
 pub(super) fn register(registry: &mut Registry) {
     let kept = &*KEPT;
+    // From 0 on, so that the first ones are an increase: the usual refusals of a container.
+    for code in [Code::IoFailure, Code::InvalidConfig, Code::TryAgain] {
+        kept.errors
+            .get_or_create(&error_labels(Verb::Add, code as u32));
+    }
     registry.register_with_unit(
         "cni_request_duration",
         "How long questions of CNI plugins took; ADD asks twice",

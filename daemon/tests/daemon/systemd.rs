@@ -121,7 +121,7 @@ fn answer(mut stream: UnixStream) -> String {
 fn calls_that_are_made_while_the_daemon_is_down_are_answered_after_its_start() {
     let manager = Manager::new();
     let expected = if nix::unistd::geteuid().is_root() {
-        "no pod network"
+        "CNI_ARGS needs"
     } else {
         "only uid 0"
     };
