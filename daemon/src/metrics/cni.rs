@@ -65,8 +65,8 @@ pub(super) fn register(registry: &mut Registry) {
     let kept = &*KEPT;
     // From 0 on, so that the first ones are an increase: the usual refusals of a container.
     for code in [Code::IoFailure, Code::InvalidConfig, Code::TryAgain] {
-        kept.errors
-            .get_or_create(&error_labels(Verb::Add, code as u32));
+        let labels = error_labels(Verb::Add, code as u32);
+        drop(kept.errors.get_or_create(&labels));
     }
     registry.register_with_unit(
         "cni_request_duration",
