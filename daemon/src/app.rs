@@ -180,6 +180,7 @@ async fn serve(
     tasks.spawn(keeper.run(hangup, desk, stop.clone()).map(Ok));
     let from = (clusters.clone(), backups.clone(), webhooks.clone());
     let metrics = metrics(&means, &runner, from);
+    let decides = runner.floating_ips();
     let api = Api::from(ApiParts {
         detacher: Detacher::new(clusters.clone(), guests.clone(), systems::ALL, means.me),
         ipam: ipam.clone(),
@@ -189,11 +190,7 @@ async fn serve(
         backups,
         reload,
         admission: Arc::new(Desk::new(runner.admission())),
-        fip_v1: Arc::new(FipV1::new(
-            runner.floating_ips(),
-            ipam.clone(),
-            config.fip_v1,
-        )),
+        fip_v1: Arc::new(FipV1::new(decides, ipam.clone(), config.fip_v1)),
         takeovers: runner.takeovers(),
         running: runner.running(),
         known: config.known,

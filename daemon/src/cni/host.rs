@@ -163,7 +163,7 @@ impl HostState {
                 ),
                 Err(refusal) => tracing::warn!(
                     error = refusal.why,
-                    "what containers used that are gone is left for now"
+                    "cannot clean up after removed containers; will retry"
                 ),
             }
         }
@@ -227,7 +227,7 @@ impl HostState {
         let master = netlink.find(&vlan.master).map_err(said)?;
         let link = netlink.find(&vlan.name).map_err(said)?;
         if let (Some(master), Some(link)) = (master, link) {
-            // fipd died before it knew the index, or it is this very interface. One that was made anew since is another's.
+            // Without an index fipd died right after the creation. Another index is another interface, which somebody else made.
             let is_ours = noted == self.boot || noted == made_as(&self.boot, link.index);
             if is_ours && is_vlan(&link, &master, vlan.id) {
                 netlink.delete(link.index).map_err(said)?;
@@ -393,8 +393,8 @@ fn journal(error: CniJournalError) -> CallRefusal {
     CallRefusal::later(error.to_string())
 }
 
-/// Whether a namespace certainly is no more: its folder can be seen, and it is not in there. What a process is called by may be
-/// hidden from this one.
+/// Whether a namespace is gone for certain: this process sees its folder, and the folder lacks it. A path in `/proc` may merely be
+/// hidden.
 fn is_gone(netns: &Path) -> bool {
     is_seen(netns) && matches!(netns.try_exists(), Ok(false))
 }

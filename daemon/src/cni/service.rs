@@ -14,7 +14,7 @@ use super::{
     board::CniBoard,
     host::HostState,
     pods::{self, PodName, PodSites},
-    record::{AttachmentKey, AttachmentRecord, HostUse},
+    record::{AttachmentKey, AttachmentRecord, HostUse, PodOwner},
     refusal::CallRefusal,
     standalone::ContainerLeases,
     turns::Turns,
@@ -28,6 +28,8 @@ pub struct CniService {
     /// `None`: this host decides nothing, and gives no addresses of pools.
     leases: Option<ContainerLeases>,
     sites: PodSites,
+    /// Of the host.
+    boot: String,
     /// One change of the host's interfaces and routes at a time.
     host: Arc<Mutex<HostState>>,
     spool: PathBuf,
@@ -48,6 +50,7 @@ impl CniService {
         Self {
             leases,
             sites,
+            boot: host.boot().to_owned(),
             host: Arc::new(Mutex::new(host)),
             spool,
             turns: Turns::default(),
@@ -195,12 +198,7 @@ impl CniService {
             attach::of_pools(&call.conf, mac, &given).map_err(|(field, why)| {
                 CallRefusal::new(Code::InvalidConfig, format!("{field}: {why}"))
             })?;
-        let record = (!uses.is_empty()).then(|| AttachmentRecord {
-            boot: leases.boot.to_string(),
-            netns: call.ask.netns.clone(),
-            uses,
-            pod: None,
-        });
+        let record = (!uses.is_empty()).then(|| self.record(call, uses, None));
         Ok((attachment, record))
     }
 
@@ -217,14 +215,23 @@ impl CniService {
             return Err(CallRefusal::new(Code::InvalidConfig, why));
         }
         let (attachment, uses) = attach::of_pod(&call.conf, &call.ask.ifname, &found);
-        let boot = self.host.lock().await.boot().to_owned();
-        let record = AttachmentRecord {
-            boot,
+        let record = self.record(call, uses, Some(owner));
+        Ok((attachment, Some(record)))
+    }
+
+    /// What the journal keeps of the attachment.
+    fn record(
+        &self,
+        call: &CniCall<'_>,
+        uses: Vec<HostUse>,
+        pod: Option<PodOwner>,
+    ) -> AttachmentRecord {
+        AttachmentRecord {
+            boot: self.boot.clone(),
             netns: call.ask.netns.clone(),
             uses,
-            pod: Some(owner),
-        };
-        Ok((attachment, Some(record)))
+            pod,
+        }
     }
 
     /// The interface is there: the host routes to it, and the cluster hears of it.
@@ -385,9 +392,8 @@ impl CniService {
 
     /// Removes what is left of containers that are gone.
     pub async fn sweep(&self) {
-        let host = Arc::clone(&self.host);
-        let swept = tokio::task::spawn_blocking(move || host.blocking_lock().sweep());
-        for (key, owner) in swept.await.unwrap_or_default() {
+        let swept = self.on_host(|host| Ok(host.sweep())).await;
+        for (key, owner) in swept.unwrap_or_default() {
             if pods::is_owned(&self.sites, &owner).await == Some(false) {
                 self.warn_about("a pod that is gone", &key, self.delete(&key).await);
             }
@@ -401,7 +407,7 @@ impl CniService {
             let error = refusal.why;
             tracing::warn!(
                 error,
-                "addresses of containers of an earlier boot are kept for now"
+                "cannot release addresses of containers of an earlier boot; they stay until a restart of fipd or their DEL"
             );
         }
     }
@@ -409,14 +415,14 @@ impl CniService {
     fn warn_about(&self, whose: &str, key: &AttachmentKey, done: Result<(), CallRefusal>) {
         let (network, container) = (&key.network, &key.container_id);
         match done {
-            Ok(()) => tracing::debug!(network, container, "what {whose} had is free"),
+            Ok(()) => tracing::debug!(network, container, "cleaned up after {whose}"),
             Err(refusal) => {
                 let error = refusal.why;
                 tracing::warn!(
                     network,
                     container,
                     error,
-                    "what {whose} had is kept for now"
+                    "cannot clean up after {whose}; the next DEL, GC or sweep tries again"
                 );
             }
         }
