@@ -87,21 +87,22 @@ pub fn contend(
 pub fn take_in(lease: &mut Lease, from: LeasePrefix, contenders: Vec<Contender>) {
     let whole = lease.prefix();
     for one in contenders {
-        let known = lease.contenders.iter();
-        let mut known = known.filter(|known| known.holder.identity == one.holder.identity);
-        let known = known.next().cloned();
         let mut all = uses(&one, from);
-        if let Some(known) = &known {
-            all.extend(uses(known, whole));
+        let mut known = lease.contenders.iter_mut();
+        match known.find(|known| known.holder.identity == one.holder.identity) {
+            // It stays where it is: those of one age keep their order.
+            Some(known) => {
+                all.extend(uses(known, whole));
+                if one.since < known.since {
+                    *known = one;
+                }
+                known.uses = said_uses(&all, whole);
+            }
+            None => lease.contenders.push(Contender {
+                uses: said_uses(&all, whole),
+                ..one
+            }),
         }
-        let mut next = known
-            .filter(|known| known.since <= one.since)
-            .unwrap_or(one);
-        next.uses = said_uses(&all, whole);
-        lease
-            .contenders
-            .retain(|one| one.holder.identity != next.holder.identity);
-        lease.contenders.push(next);
     }
     lease.contenders.sort_by_key(|one| one.since);
 }
