@@ -24,7 +24,7 @@ use fipd_tests::testbed::{
 use serde_json::{Value, json};
 use tokio::sync::MappedMutexGuard;
 
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_secs(120);
 const KIND: &str = "FloatingIP";
 const RANGE: &str = "FloatingIPRange";
 
@@ -119,14 +119,15 @@ impl Bed {
     }
 
     /// The owner of each address.
-    async fn leases(&self) -> BTreeMap<String, String> {
+    async fn leases(&self) -> Result<BTreeMap<String, String>, String> {
         let listed = self.fipd.cli(["lease", "list", "-o", "json"]).await;
-        let listed = listed.unwrap().json().unwrap();
+        let listed = listed.and_then(|output| output.json());
+        let listed = listed.map_err(|error| format!("{error:#}"))?;
         let text = |value: &Value| value.as_str().unwrap().to_owned();
         let leases = listed["leases"].as_array().unwrap().iter();
-        leases
+        Ok(leases
             .map(|lease| (text(&lease["address"]), text(&lease["owner"])))
-            .collect()
+            .collect())
     }
 
     /// Waits until exactly these addresses are leased.
@@ -137,7 +138,7 @@ impl Bed {
     async fn wait_leases_within(&self, deadline: Duration, what: &str, wanted: &[&str]) {
         let wanted: BTreeSet<String> = wanted.iter().map(|one| (*one).to_owned()).collect();
         wait_until(what, deadline, || async {
-            let leases = self.leases().await;
+            let leases = self.leases().await?;
             let have: BTreeSet<String> = leases.keys().cloned().collect();
             if have == wanted {
                 Ok(())

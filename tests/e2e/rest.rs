@@ -129,7 +129,7 @@ async fn a_log_that_nobody_reads_holds_up_nobody() {
     let _unread = unread.read(true).write(true).open(fipd.log_path()).unwrap();
     fipd.restart().await.unwrap();
     fill(&fipd).await;
-    let dropped = wait_until("records are dropped", Duration::from_secs(60), || async {
+    let dropped = wait_until("records are dropped", DEADLINE, || async {
         for _ in 0..200 {
             let reply = fipd.get("/readyz").await;
             let reply = reply.map_err(|error| format!("{error:#}"))?;
