@@ -22,6 +22,8 @@ mod first_address;
 mod host;
 #[path = "package/life.rs"]
 mod life;
+#[path = "package/plugin.rs"]
+mod plugin;
 #[path = "package/pod.rs"]
 mod pod;
 #[path = "package/service.rs"]

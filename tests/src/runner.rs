@@ -48,13 +48,13 @@ pub fn build_daemon() -> Result<PathBuf> {
 /// Builds the CNI plugin as `packaging/build` does, static and small, for the benches.
 pub fn build_plugin() -> Result<PathBuf> {
     progress("building fipd-cni");
-    let triple = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let triple = format!("{}-unknown-linux-musl", std::env::consts::ARCH);
     let target = target_directory().join("bench-plugin");
     let mut build = Command::new("cargo");
     forget_own_package(&mut build);
     build
         .current_dir(checkout())
-        .env("RUSTFLAGS", "-C target-feature=+crt-static")
+        .env("RUSTFLAGS", LINKER)
         .env("CARGO_TARGET_DIR", &target)
         .args(["build", "--quiet", "--locked", "--release", "--target"])
         .arg(&triple)
@@ -69,6 +69,8 @@ pub fn build_plugin() -> Result<PathBuf> {
     Ok(target.join(triple).join("release/fipd-cni"))
 }
 
+/// Links for musl without a C compiler.
+const LINKER: &str = "-C linker=rust-lld";
 /// Of the profile, as in `packaging/build`.
 const SMALL: [&str; 5] = [
     "strip=\"symbols\"",
@@ -107,6 +109,6 @@ mod tests {
         for setting in SMALL {
             assert!(script.contains(setting), "{setting}");
         }
-        assert!(script.contains("-C target-feature=+crt-static"));
+        assert!(script.contains(LINKER) && script.contains("-unknown-linux-musl"));
     }
 }

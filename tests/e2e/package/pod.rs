@@ -8,6 +8,7 @@ use fipd_tests::testbed::{Kind, Packages, get_unix};
 
 use super::host::Host;
 use super::life::{CONFIG, STORE, UNITS, owners};
+use super::plugin::a_deletion_waits_for_fipd;
 
 const MANIFEST: &str = "/usr/share/fipd/static-pod/fipd.yaml";
 /// fipd as the kubelet runs it: root with one capability, started again when it fails.
@@ -85,6 +86,8 @@ async fn a_host_goes_over_to_the_static_pod_and_back() {
 
     to_the_pod(&host).await;
     assert_eq!(host.sh("fipd lease list").await, leases);
+    a_deletion_waits_for_fipd(&host, "systemctl stop pod.service", POD).await;
+    answers(&host).await;
     // What a boot does to files; the kubelet makes the folder that is missing.
     host.sh("systemctl stop pod.service && rm -r /run/fipd")
         .await;
