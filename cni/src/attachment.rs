@@ -20,9 +20,17 @@ pub struct Attachment {
     /// `ADD` checks that nobody else uses the addresses and reports that, before it configures them.
     #[serde(default)]
     pub probe: bool,
+    /// `ADD` reports the finished interface (`AskStep::Made`) before it returns.
+    #[serde(default = "confirms_by_default")]
+    pub confirm: bool,
     /// As the configuration has it; `null` where it has none.
     #[serde(default)]
     pub dns: Value,
+}
+
+/// Daemons before this field expect the report.
+fn confirms_by_default() -> bool {
+    true
 }
 
 /// The interface, whose name is `CNI_IFNAME`.
@@ -46,6 +54,16 @@ pub struct ContainerLink {
 pub enum LinkKind {
     Macvlan(MacvlanMode),
     Ipvlan(IpvlanMode, IpvlanFlag),
+}
+
+impl LinkKind {
+    /// The kernel's name of it: `macvlan` or `ipvlan`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Macvlan(_) => "macvlan",
+            Self::Ipvlan(..) => "ipvlan",
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

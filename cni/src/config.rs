@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::{
     CniError, Code,
     attachment::{ArpPolicy, ContainerRoute},
+    frame::Mac,
     verb::{NEWEST, SUPPORTED, Verb},
 };
 
@@ -204,7 +205,7 @@ impl NetConf {
             ));
         }
         for mac in [&self.link.mac, &self.runtime_config.mac] {
-            if !mac.is_empty() && parse_mac(mac).is_none() {
+            if !mac.is_empty() && Mac::of_station(mac).is_none() {
                 return Err((
                     "mac",
                     format!("{mac:?}; allowed: six bytes like 02:00:00:00:00:01, not of a group"),
@@ -290,19 +291,6 @@ fn address(text: &str) -> Option<IpAddr> {
     let text = text.trim();
     let parsed = text.parse::<IpAddr>().ok();
     parsed.or_else(|| Some(text.parse::<IpNet>().ok()?.addr()))
-}
-
-/// Six bytes of one station's MAC.
-pub fn parse_mac(text: &str) -> Option<[u8; 6]> {
-    let mut bytes = [0; 6];
-    let mut parts = text.split(':');
-    for byte in &mut bytes {
-        let hex = |part: &&str| part.len() == 2 && part.bytes().all(|one| one.is_ascii_hexdigit());
-        let part = parts.next().filter(hex)?;
-        *byte = u8::from_str_radix(part, 16).ok()?;
-    }
-    let is_group = bytes[0] & 1 == 1;
-    (parts.next().is_none() && !is_group && bytes != [0; 6]).then_some(bytes)
 }
 
 /// Names of networks and containers: `^[a-zA-Z0-9][a-zA-Z0-9_.\-]*$`.
@@ -429,21 +417,5 @@ mod tests {
         assert_eq!(of("cni.dev/valid-attachments", "[]"), Some(0));
         assert_eq!(of("cni.dev/valid-attachments", "null"), Some(0));
         assert_eq!(of("other", "[]"), None);
-    }
-
-    #[test]
-    fn macs_are_of_one_station() {
-        assert_eq!(parse_mac("02:00:00:00:00:0a"), Some([2, 0, 0, 0, 0, 10]));
-        for wrong in [
-            "",
-            "02:00:00:00:00",
-            "02:00:00:00:00:00:00",
-            "2:0:0:0:0:1",
-            "01:00:00:00:00:01",
-            "00:00:00:00:00:00",
-            "+2:00:00:00:00:01",
-        ] {
-            assert_eq!(parse_mac(wrong), None, "{wrong}");
-        }
     }
 }

@@ -18,8 +18,6 @@ pub enum Code {
     TryAgain = 11,
     /// `STATUS`: the plugin is not available, `ADD` is not possible.
     NotAvailable = 50,
-    /// `STATUS`: as [`Self::NotAvailable`], and running containers may be limited.
-    LimitedConnectivity = 51,
     /// fipd's own: an interface, address or route is not as `ADD` made it.
     NotAsMade = 100,
     /// fipd's own: somebody else uses the address.

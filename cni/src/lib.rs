@@ -15,7 +15,7 @@ pub mod attachment;
 mod config;
 mod environment;
 mod error;
-mod frame;
+pub mod frame;
 pub mod link;
 pub mod namespace;
 mod packet_socket;
@@ -27,7 +27,7 @@ pub mod sysctl;
 mod verb;
 mod wire;
 
-pub use config::{FlatNetworkConf, IpamConf, LinkConf, NetConf, ValidAttachment, parse_mac};
+pub use config::{FlatNetworkConf, IpamConf, LinkConf, NetConf, ValidAttachment};
 pub use environment::{Environment, named_args};
 pub use error::{CniError, Code};
 pub use verb::{NEWEST, SUPPORTED, Verb, VersionInfo, version};

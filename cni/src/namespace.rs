@@ -8,7 +8,6 @@ use std::{
         unix::fs::{MetadataExt as _, OpenOptionsExt as _},
     },
     path::{Path, PathBuf},
-    thread,
 };
 
 use nix::{
@@ -68,20 +67,17 @@ impl Namespace {
         Ok((this.dev(), this.ino()) == (own.dev(), own.ino()))
     }
 
-    /// Runs `work` inside, on a thread of its own: the namespace of the caller never changes.
+    /// Runs `work` with the calling thread inside, which returns to its own namespace afterwards. A panic in `work` leaves the
+    /// thread inside.
     ///
     /// # Errors
-    /// When there is no thread, or it may not enter the namespace.
-    pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
-        thread::scope(|scope| {
-            let inside = thread::Builder::new().spawn_scoped(scope, || {
-                setns(&self.0, CloneFlags::CLONE_NEWNET)?;
-                Ok(work())
-            })?;
-            inside
-                .join()
-                .unwrap_or_else(|_| Err(io::Error::other("the thread in the namespace panicked")))
-        })
+    /// When the thread may not enter the namespace, or cannot return.
+    pub fn run<T>(&self, work: impl FnOnce() -> T) -> io::Result<T> {
+        let own = File::open(OWN)?;
+        setns(&self.0, CloneFlags::CLONE_NEWNET)?;
+        let done = work();
+        setns(own, CloneFlags::CLONE_NEWNET)?;
+        Ok(done)
     }
 }
 

@@ -52,7 +52,7 @@ impl PacketSocket {
             fd,
             groups: None,
             address,
-            mac,
+            mac: Mac(mac),
         })
     }
 

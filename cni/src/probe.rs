@@ -45,7 +45,7 @@ pub fn probe(interface: &str, addresses: &[IpAddr]) -> io::Result<Vec<ProbeResul
     let results = addresses.iter().zip(users);
     let results = results.map(|(address, user)| ProbeResult {
         address: *address,
-        user: user.map(|mac| format_mac(&mac)),
+        user: user.map(|mac| mac.to_string()),
     });
     Ok(results.collect())
 }
@@ -71,9 +71,4 @@ fn listen(
         }
     }
     Ok(())
-}
-
-/// `aa:bb:cc:dd:ee:ff`.
-pub fn format_mac(mac: &Mac) -> String {
-    mac.map(|byte| format!("{byte:02x}")).join(":")
 }

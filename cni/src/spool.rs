@@ -50,7 +50,7 @@ pub enum Entry {
 /// # Errors
 /// When the spool is full or the disk fails.
 pub fn write(directory: &Path, ask: &Ask) -> Result<u64, SpoolError> {
-    let group = group(&fs::read_to_string("/etc/group").unwrap_or_default());
+    let group = group(&groups());
     create(directory, group)?;
     let _lock = lock(directory)?;
     let entries = numbers(directory)?;
@@ -84,13 +84,11 @@ pub fn entries_after(directory: &Path, number: u64) -> io::Result<Vec<(u64, Entr
 /// # Errors
 /// When the disk fails.
 pub fn discard(directory: &Path, up_to: u64) -> io::Result<()> {
-    if !directory.exists() {
-        if up_to == 0 {
-            return Ok(());
-        }
-        let group = group(&fs::read_to_string("/etc/group").unwrap_or_default());
-        create(directory, group)?;
+    let is_done = |number: &u64| *number <= up_to;
+    if up_to <= sequence(directory) && !numbers(directory)?.keys().any(is_done) {
+        return Ok(());
     }
+    create(directory, group(&groups()))?;
     let _lock = lock(directory)?;
     if up_to > sequence(directory) {
         // The file was lost: numbers from the start again would pass for replayed.
@@ -202,6 +200,10 @@ fn put(directory: &Path, name: &str, text: &[u8], group: Option<u32>) -> io::Res
     fs::rename(new, directory.join(name))
 }
 
+fn groups() -> String {
+    fs::read_to_string("/etc/group").unwrap_or_default()
+}
+
 /// The number of [`GROUP`] in the text of `/etc/group`. The C library's look-up is not for static programs.
 fn group(text: &str) -> Option<u32> {
     text.lines().find_map(|line| {
@@ -226,6 +228,7 @@ mod tests {
             netns: String::new(),
             ifname: "eth1".into(),
             args: String::new(),
+            version: String::new(),
             config: RawValue::from_string("{}".into()).unwrap(),
         }
     }

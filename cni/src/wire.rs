@@ -4,15 +4,15 @@
 //! [`Answer`] as JSON and closes. Asking again is free, so whoever lost the answer asks again.
 
 use std::{
-    io::{self, Read as _, Write as _},
+    io::{self, Read, Write},
     net::Shutdown,
-    os::unix::net::UnixStream,
+    os::{fd::AsRawFd as _, unix::net::UnixStream},
     path::Path,
-    sync::mpsc,
     thread,
     time::{Duration, Instant},
 };
 
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -27,6 +27,8 @@ pub const SOCKET: &str = "/run/fipd/cni.sock";
 pub const MAX_MESSAGE: u64 = 1 << 20;
 /// Before a question is asked again whose answer was lost.
 const AGAIN: Duration = Duration::from_millis(100);
+/// Most answers fit.
+const BUFFER: usize = 4 << 10;
 
 /// What a runtime asks for.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -46,6 +48,9 @@ pub struct Ask {
     pub ifname: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub args: String,
+    /// Of the plugin.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub version: String,
     /// The network configuration from standard input.
     pub config: Box<RawValue>,
 }
@@ -93,42 +98,92 @@ pub enum Reply {
 /// When nobody listens, or no answer came within `deadline`.
 pub fn ask(socket: &Path, ask: &Ask, deadline: Duration) -> io::Result<Answer> {
     let text = serde_json::to_vec(ask)?;
-    let socket = socket.to_owned();
-    let (tell, told) = mpsc::channel();
-    // A thread of its own: neither connecting to a full queue nor waiting has a deadline otherwise.
-    thread::spawn(move || {
-        let end = Instant::now() + deadline;
-        loop {
-            match exchange(&socket, &text) {
-                Err(error) if lost(&error) && Instant::now() < end => thread::sleep(AGAIN),
-                result => {
-                    // Nobody waits any more after the deadline.
-                    let _ = tell.send(result);
-                    return;
-                }
-            }
+    let end = Instant::now() + deadline;
+    loop {
+        match exchange(socket, &text, end) {
+            Err(error) if lost(&error) && Instant::now() < end => thread::sleep(AGAIN),
+            result => return result,
         }
-    });
-    told.recv_timeout(deadline)
-        .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+    }
 }
 
 /// Whether the daemon was there and went away.
 fn lost(error: &io::Error) -> bool {
-    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
-    matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
+    // A signal ends a wait for a place in the queue.
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, Interrupted, UnexpectedEof};
+    matches!(
+        error.kind(),
+        BrokenPipe | ConnectionReset | Interrupted | UnexpectedEof
+    )
 }
 
-fn exchange(socket: &Path, text: &[u8]) -> io::Result<Answer> {
-    let mut stream = UnixStream::connect(socket)?;
-    stream.write_all(text)?;
-    stream.shutdown(Shutdown::Write)?;
-    let mut answer = Vec::new();
-    stream.take(MAX_MESSAGE).read_to_end(&mut answer)?;
+fn exchange(socket: &Path, text: &[u8], end: Instant) -> io::Result<Answer> {
+    let mut connection = Connection::open(socket, end)?;
+    connection.write_all(text)?;
+    connection.stream.shutdown(Shutdown::Write)?;
+    let mut answer = Vec::with_capacity(BUFFER);
+    connection.take(MAX_MESSAGE).read_to_end(&mut answer)?;
     if answer.is_empty() {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
     serde_json::from_slice(&answer).map_err(io::Error::from)
+}
+
+/// A connection that ends in time: neither connecting to a full queue nor waiting has a deadline otherwise.
+struct Connection {
+    stream: UnixStream,
+    end: Instant,
+}
+
+impl Connection {
+    fn open(path: &Path, end: Instant) -> io::Result<Self> {
+        let socket = socket(
+            AddressFamily::Unix,
+            SockType::Stream,
+            SockFlag::SOCK_CLOEXEC,
+            None,
+        )?;
+        let stream = UnixStream::from(socket);
+        // Connecting waits as long as a write may.
+        stream.set_write_timeout(Some(left(end)?))?;
+        let connected = connect(stream.as_raw_fd(), &UnixAddr::new(path)?);
+        connected.map_err(|error| late(error.into()))?;
+        Ok(Self { stream, end })
+    }
+}
+
+impl Read for Connection {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.stream.set_read_timeout(Some(left(self.end)?))?;
+        self.stream.read(buffer).map_err(late)
+    }
+}
+
+impl Write for Connection {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.set_write_timeout(Some(left(self.end)?))?;
+        self.stream.write(bytes).map_err(late)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+}
+
+fn left(end: Instant) -> io::Result<Duration> {
+    let left = end.saturating_duration_since(Instant::now());
+    match left.is_zero() {
+        true => Err(io::ErrorKind::TimedOut.into()),
+        false => Ok(left),
+    }
+}
+
+/// What the kernel says when a socket's timeout is over.
+fn late(error: io::Error) -> io::Error {
+    match error.kind() == io::ErrorKind::WouldBlock {
+        true => io::ErrorKind::TimedOut.into(),
+        false => error,
+    }
 }
 
 #[cfg(test)]
@@ -145,6 +200,7 @@ mod tests {
             netns: String::new(),
             ifname: "eth0".into(),
             args: String::new(),
+            version: String::new(),
             config: RawValue::from_string(r#"{"cniVersion":"1.1.0"}"#.into()).unwrap(),
         }
     }

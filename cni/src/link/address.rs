@@ -5,7 +5,7 @@ use std::{io, net::IpAddr};
 use ipnet::IpNet;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressMessage};
-use nix::libc::{EADDRNOTAVAIL, EEXIST, RTM_DELADDR, RTM_GETADDR, RTM_NEWADDR};
+use nix::libc::{EEXIST, RTM_GETADDR, RTM_NEWADDR};
 
 use super::{Family, Netlink};
 
@@ -20,6 +20,16 @@ pub struct InterfaceAddress {
     pub tentative: bool,
     /// Duplicate address detection found another user.
     pub duplicate: bool,
+}
+
+impl InterfaceAddress {
+    /// Whether it is valid on its link only.
+    pub fn is_link_local(&self) -> bool {
+        match self.address {
+            IpNet::V4(net) => net.addr().is_link_local(),
+            IpNet::V6(net) => net.addr().is_unicast_link_local(),
+        }
+    }
 }
 
 impl Netlink {
@@ -42,18 +52,6 @@ impl Netlink {
         match self.request(RTM_NEWADDR, &message, NLM_F_CREATE | NLM_F_EXCL) {
             Ok(()) => Ok(true),
             Err(error) if error.raw_os_error() == Some(EEXIST) => Ok(false),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Removes an address; `false`: the interface does not have it.
-    ///
-    /// # Errors
-    /// When the kernel refuses.
-    pub fn remove_address(&mut self, interface: u32, address: IpNet) -> io::Result<bool> {
-        match self.request(RTM_DELADDR, &message(interface, address), 0) {
-            Ok(()) => Ok(true),
-            Err(error) if error.raw_os_error() == Some(EADDRNOTAVAIL) => Ok(false),
             Err(error) => Err(error),
         }
     }

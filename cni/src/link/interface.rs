@@ -17,7 +17,7 @@ use super::{
     kind::{container_infos, vlan_infos},
     link_message::{LinkMessage, nest, number, read_number, read_text, text, value},
 };
-use crate::attachment::LinkKind;
+use crate::{attachment::LinkKind, frame::Mac};
 
 /// An interface as the kernel has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub struct Link {
     /// In bytes.
     pub mtu: u32,
     /// `None`: not Ethernet.
-    pub mac: Option<[u8; 6]>,
+    pub mac: Option<Mac>,
     /// An administrator wants it up; it may lack a carrier.
     pub up: bool,
     /// An administrator made it promiscuous. Programs that capture packets are not counted.
@@ -40,6 +40,13 @@ pub struct Link {
     pub parent_is_elsewhere: bool,
 }
 
+impl Link {
+    /// In lower case; empty where it has none.
+    pub fn mac_text(&self) -> String {
+        self.mac.map(|mac| mac.to_string()).unwrap_or_default()
+    }
+}
+
 /// A macvlan or ipvlan to create.
 #[derive(Clone, Copy, Debug)]
 pub struct MemberLink<'a> {
@@ -50,7 +57,7 @@ pub struct MemberLink<'a> {
     /// In bytes; `None`: the parent's.
     pub mtu: Option<u32>,
     /// `None`: the kernel chooses. An ipvlan has its parent's in any case.
-    pub mac: Option<[u8; 6]>,
+    pub mac: Option<Mac>,
     pub up: bool,
 }
 
@@ -180,7 +187,7 @@ fn member(namespace: BorrowedFd<'_>, link: &MemberLink<'_>) -> LinkMessage {
     if let LinkKind::Macvlan(_) = link.kind {
         let mac = link
             .mac
-            .map(|mac| DefaultNla::new(IFLA_ADDRESS, mac.to_vec()));
+            .map(|mac| DefaultNla::new(IFLA_ADDRESS, mac.0.to_vec()));
         attributes.extend(mac);
     }
     let mut message = message(0, attributes);
@@ -214,7 +221,7 @@ fn read(message: LinkMessage) -> Link {
         match attribute.kind() {
             IFLA_IFNAME => link.name = read_text(&value),
             IFLA_MTU => link.mtu = read_number(&value),
-            IFLA_ADDRESS => link.mac = value.try_into().ok(),
+            IFLA_ADDRESS => link.mac = value.try_into().ok().map(Mac),
             IFLA_IFALIAS => link.alias = Some(read_text(&value)),
             IFLA_LINK => link.parent = Some(read_number(&value)).filter(|parent| *parent != 0),
             IFLA_LINK_NETNSID => link.parent_is_elsewhere = true,
@@ -242,7 +249,7 @@ mod tests {
             kind: LinkKind::Macvlan(MacvlanMode::Bridge),
             parent: 7,
             mtu: Some(1400),
-            mac: Some([2, 0, 0, 0, 0, 1]),
+            mac: Some(Mac([2, 0, 0, 0, 0, 1])),
             up: false,
         };
         let macvlan = member(file.as_fd(), &link);

@@ -32,6 +32,7 @@ pub struct Netlink {
     socket: Socket,
     sequence: u32,
     explanation: Option<String>,
+    buffer: Vec<u8>,
 }
 
 /// What ends the answer to a request.
@@ -57,6 +58,7 @@ impl Netlink {
             socket,
             sequence: 0,
             explanation: None,
+            buffer: Vec::with_capacity(BUFFER),
         })
     }
 
@@ -121,8 +123,8 @@ impl Netlink {
         self.send(kind, body, flags)?;
         let mut end = End::Done;
         loop {
-            let datagram = self.receive()?;
-            let mut rest = datagram.as_slice();
+            self.receive()?;
+            let mut rest = self.buffer.as_slice();
             while let Some((message, after)) = Message::split(rest) {
                 rest = after;
                 if message.sequence != self.sequence {
@@ -156,10 +158,10 @@ impl Netlink {
         self.socket.send(&bytes, 0).map(drop)
     }
 
-    fn receive(&self) -> io::Result<Vec<u8>> {
-        let mut buffer = Vec::with_capacity(BUFFER);
+    fn receive(&mut self) -> io::Result<()> {
+        self.buffer.clear();
         let length = loop {
-            match self.socket.recv(&mut buffer, MSG_TRUNC) {
+            match self.socket.recv(&mut self.buffer, MSG_TRUNC) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     return Err(io::ErrorKind::TimedOut.into());
@@ -167,8 +169,8 @@ impl Netlink {
                 result => break result?,
             }
         };
-        match length == buffer.len() {
-            true => Ok(buffer),
+        match length == self.buffer.len() {
+            true => Ok(()),
             false => Err(Errno::EMSGSIZE.into()),
         }
     }

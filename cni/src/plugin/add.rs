@@ -6,25 +6,24 @@ use super::{
     note,
     undo::Undo,
 };
-use crate::{AskStep, CniError, Code, Verb, namespace::Namespace, result::AddResult};
+use crate::{AskStep, CniError, Code, Verb, link::Netlink, result::AddResult};
 
 pub(super) fn add(call: &Call) -> Result<String, CniError> {
     let previous = call.previous()?;
-    let namespace = call.container()?;
-    check_name(call, &namespace)?;
-    let attachment = call.attachment(AskStep::Begin).inspect_err(|failure| {
+    let mut sandbox = call.container()?;
+    check_name(call, &mut sandbox.netlink)?;
+    let attachment = call.attachment(AskStep::Begin).inspect_err(|_| {
         // The daemon may have gone on with what it was asked. Where nobody answers, the runtime's DEL comes.
-        let step = AskStep::Failed(failure.clone());
-        if let Err(error) = call.ask(Verb::Del, step, CLEANUP_PATIENCE) {
+        if let Err(error) = call.ask(Verb::Del, AskStep::Begin, CLEANUP_PATIENCE) {
             note(&error.to_string());
         }
     })?;
     let mut undo = Undo::default();
-    let constructed = construct(call, &namespace, attachment, &mut undo);
+    let constructed = construct(call, &mut sandbox, attachment, &mut undo);
     let printed = constructed.and_then(|result| print(call, previous, result));
     if let Err(failure) = &printed {
         // An address that is still configured is not given to the next one: the runtime's DEL tries again.
-        let undone = undo.run(call, &namespace);
+        let undone = undo.run(call, &mut sandbox.netlink);
         let released = undone.and_then(|()| call.release(CLEANUP_PATIENCE, Some(failure)));
         if let Err(error) = released {
             note(&error.to_string());
@@ -34,13 +33,10 @@ pub(super) fn add(call: &Call) -> Result<String, CniError> {
 }
 
 /// Row 79 of the contract: before the daemon is asked.
-fn check_name(call: &Call, namespace: &Namespace) -> Result<(), CniError> {
+fn check_name(call: &Call, netlink: &mut Netlink) -> Result<(), CniError> {
     let name = call.ifname();
-    let found = call.inside(namespace, |mut netlink| {
-        let found = netlink.find(name);
-        found.map_err(|error| call.refused(&format!("look up {name}"), &error, &netlink))
-    })?;
-    match found {
+    let found = netlink.find(name);
+    match found.map_err(|error| call.refused(&format!("look up {name}"), &error, netlink))? {
         None => Ok(()),
         Some(_) => {
             let details = format!("{name} in {}", call.environment.netns);

@@ -19,6 +19,12 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 /// The same after a failure: the runtime has waited already, and the spool remembers.
 pub(super) const CLEANUP_PATIENCE: Duration = Duration::from_secs(5);
 
+/// The container's namespace, and a netlink socket in it.
+pub(super) struct Sandbox {
+    pub namespace: Namespace,
+    pub netlink: Netlink,
+}
+
 pub(super) struct Call {
     pub environment: Environment,
     pub conf: NetConf,
@@ -71,7 +77,7 @@ impl Call {
     }
 
     /// The container's namespace for `ADD` and `CHECK`.
-    pub fn container(&self) -> Result<Namespace, CniError> {
+    pub fn container(&self) -> Result<Sandbox, CniError> {
         let opened = Namespace::open(Path::new(&self.environment.netns));
         let namespace = opened.map_err(|error| {
             let code = match error {
@@ -90,7 +96,17 @@ impl Call {
             let what = "CNI_NETNS is the namespace of the host";
             return Err(self.error(Code::InvalidNamespace, what, details));
         }
-        Ok(namespace)
+        self.sandbox(namespace)
+    }
+
+    pub fn sandbox(&self, namespace: Namespace) -> Result<Sandbox, CniError> {
+        let netlink = self.inside(&namespace, || self.netlink())?;
+        Ok(Sandbox { namespace, netlink })
+    }
+
+    /// A socket in the namespace of the calling thread.
+    pub fn netlink(&self) -> Result<Netlink, CniError> {
+        Netlink::open().map_err(|error| self.failed("open a netlink socket", error))
     }
 
     pub fn is_own(&self, namespace: &Namespace) -> Result<bool, CniError> {
@@ -99,23 +115,20 @@ impl Call {
     }
 
     /// Runs `work` in a namespace.
-    pub fn inside<T: Send>(
+    pub fn inside<T>(
         &self,
         namespace: &Namespace,
-        work: impl FnOnce(Netlink) -> Result<T, CniError> + Send,
+        work: impl FnOnce() -> Result<T, CniError>,
     ) -> Result<T, CniError> {
         let failed = |error| self.failed("enter the namespace of the container", error);
-        let result = namespace.run(|| {
-            let netlink = Netlink::open();
-            work(netlink.map_err(|error| self.failed("open a netlink socket", error))?)
-        });
-        result.map_err(failed)?
+        namespace.run(work).map_err(failed)?
     }
 
-    /// Asks the daemon, and forgets what it has replayed.
+    /// Asks the daemon, and first of all forgets what it has replayed.
     pub fn ask(&self, command: Verb, step: AskStep, patience: Duration) -> io::Result<Reply> {
+        let is_first = step == AskStep::Begin;
         let answer = ask(self.socket(), &self.question(command, step), patience)?;
-        if let Err(error) = spool::discard(self.spool(), answer.replayed) {
+        if is_first && let Err(error) = spool::discard(self.spool(), answer.replayed) {
             note(&format!("cannot empty {}: {error}", self.spool().display()));
         }
         Ok(answer.reply)
@@ -184,6 +197,7 @@ impl Call {
             netns: environment.netns.clone(),
             ifname: environment.ifname.clone(),
             args: environment.args.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
             config: self.config.clone(),
         }
     }

@@ -6,7 +6,6 @@ use super::call::{Call, PATIENCE};
 use crate::{
     AskStep, CniError, Code, NEWEST, Verb,
     link::{Family, KindOfLink, Link, MAIN_TABLE, Netlink, Route},
-    probe::format_mac,
     result::{AddResult, Interface, RouteConfig},
 };
 
@@ -16,7 +15,7 @@ pub(super) fn check(call: &Call) -> Result<String, CniError> {
         let what = "prevResult of the network configuration is missing";
         call.error(Code::InvalidConfig, what, details)
     })?;
-    let namespace = call.container().map_err(|error| match error.code {
+    let mut sandbox = call.container().map_err(|error| match error.code {
         // Code 3 would say that no DEL is needed.
         code if code == Code::UnknownContainer as u32 => CniError {
             code: Code::NotAsMade as u32,
@@ -24,7 +23,7 @@ pub(super) fn check(call: &Call) -> Result<String, CniError> {
         },
         _ => error,
     })?;
-    let differences = call.inside(&namespace, |netlink| differences(call, netlink, &previous))?;
+    let differences = differences(call, &mut sandbox.netlink, &previous)?;
     if !differences.is_empty() {
         let what = "the container's network is not as ADD made it";
         return Err(call.error(Code::NotAsMade, what, differences.join("; ")));
@@ -34,7 +33,7 @@ pub(super) fn check(call: &Call) -> Result<String, CniError> {
 
 fn differences(
     call: &Call,
-    mut netlink: Netlink,
+    netlink: &mut Netlink,
     previous: &AddResult,
 ) -> Result<Vec<String>, CniError> {
     let name = call.ifname();
@@ -47,21 +46,20 @@ fn differences(
         )]);
     };
     let found = netlink.find(name);
-    let found =
-        found.map_err(|error| call.refused(&format!("look up {name}"), &error, &netlink))?;
+    let found = found.map_err(|error| call.refused(&format!("look up {name}"), &error, netlink))?;
     let Some(link) = found else {
         return Ok(vec![format!("interface {name} is missing")]);
     };
     let mut wrong = of_link(call, made, &link);
     let addresses = netlink.addresses();
-    let addresses = addresses.map_err(|error| call.refused("list addresses", &error, &netlink))?;
+    let addresses = addresses.map_err(|error| call.refused("list addresses", &error, netlink))?;
     let on_it = addresses.iter().filter(|one| one.interface == link.index);
     let on_it: Vec<_> = on_it.map(|one| one.address).collect();
     let missing = previous
         .ips_of(at)
         .filter(|ip| !on_it.contains(&ip.address));
     wrong.extend(missing.map(|ip| format!("address {} is missing", ip.address)));
-    wrong.extend(of_routes(call, &mut netlink, &previous.routes)?);
+    wrong.extend(of_routes(call, netlink, &previous.routes)?);
     Ok(wrong)
 }
 
@@ -74,7 +72,7 @@ fn of_link(call: &Call, made: &Interface, link: &Link) -> Vec<String> {
     if !link.kind.as_ref().is_some_and(KindOfLink::is_of_containers) {
         wrong.push(format!("{} is neither a macvlan nor an ipvlan", link.name));
     }
-    let mac = link.mac.as_ref().map(format_mac).unwrap_or_default();
+    let mac = link.mac_text();
     if !mac.eq_ignore_ascii_case(&made.mac) {
         wrong.push(format!("the MAC is {mac}, not {}", made.mac));
     }

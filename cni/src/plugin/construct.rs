@@ -3,16 +3,16 @@
 use ipnet::IpNet;
 
 use super::{
-    call::{Call, PATIENCE},
+    call::{Call, PATIENCE, Sandbox},
     container::{Container, ContainerPlan},
     undo::Undo,
 };
 use crate::{
     AskStep, CniError, Code, Verb,
     attachment::{Attachment, ContainerLink, IpvlanMode, LinkKind, ProbeResult},
+    frame::Mac,
     link::{Family, Link, MAIN_TABLE, MemberLink, Netlink},
     namespace::Namespace,
-    parse_mac,
     probe::probe,
     result::AddResult,
 };
@@ -22,31 +22,30 @@ const ROUNDS: usize = 8;
 
 pub(super) fn construct(
     call: &Call,
-    namespace: &Namespace,
+    sandbox: &mut Sandbox,
     first: Attachment,
     undo: &mut Undo,
 ) -> Result<AddResult, CniError> {
-    let mut host = Netlink::open().map_err(|error| call.failed("open a netlink socket", error))?;
+    let mut host = call.netlink()?;
     let node_networks = match first.extras.node_networks {
         true => node_networks(call, &mut host)?,
         false => Vec::new(),
     };
-    create(call, &mut host, namespace, &first.link)?;
+    create(call, &mut host, &sandbox.namespace, &first.link)?;
     undo.link = true;
     let probed = first.probe;
-    call.inside(namespace, |netlink| {
-        Container::open(call, netlink)?.prepare(&first, probed)
-    })?;
-    let attachment = agree(call, namespace, first)?;
+    let mut container = Container::open(call, sandbox)?;
+    container.prepare(&first)?;
+    let attachment = agree(call, container.namespace, first)?;
     let plan = ContainerPlan {
         attachment: &attachment,
         node_networks: &node_networks,
         probed,
     };
-    let (made, result) = call.inside(namespace, |netlink| {
-        Container::open(call, netlink)?.configure(&plan, undo)
-    })?;
-    call.output(Verb::Add, AskStep::Made(made), PATIENCE, Code::TryAgain)?;
+    let (made, result) = container.configure(&plan, undo)?;
+    if attachment.confirm {
+        call.output(Verb::Add, AskStep::Made(made), PATIENCE, Code::TryAgain)?;
+    }
     Ok(result)
 }
 
@@ -60,7 +59,7 @@ fn create(
     let parent = parent(call, host, &link.parent)?;
     let mac = link.mac.as_deref().map(|text| {
         let wrong = || call.failed("read fipd's answer", format!("{text:?} is no MAC"));
-        parse_mac(text).ok_or_else(wrong)
+        Mac::of_station(text).ok_or_else(wrong)
     });
     let member = MemberLink {
         name: call.ifname(),
@@ -105,20 +104,11 @@ fn node_networks(call: &Call, host: &mut Netlink) -> Result<Vec<IpNet>, CniError
         addresses.map_err(|error| call.refused("list the addresses of the host", &error, host))?;
     let on_them = addresses
         .iter()
-        .filter(|one| interfaces.contains(&one.interface));
-    let networks = on_them.map(|one| one.address.trunc());
-    let mut networks: Vec<_> = networks.filter(|net| !is_link_local(net)).collect();
+        .filter(|one| interfaces.contains(&one.interface) && !one.is_link_local());
+    let mut networks: Vec<_> = on_them.map(|one| one.address.trunc()).collect();
     networks.sort_unstable();
     networks.dedup();
     Ok(networks)
-}
-
-/// Whether hosts behind a router cannot use it.
-pub(super) fn is_link_local(address: &IpNet) -> bool {
-    match address {
-        IpNet::V4(net) => net.addr().is_link_local(),
-        IpNet::V6(net) => net.addr().is_unicast_link_local(),
-    }
 }
 
 /// Probes until nobody else uses the addresses, or the daemon has had enough of it.
@@ -158,7 +148,7 @@ fn probe_addresses(
     let addresses: Vec<_> = addresses.map(|one| one.address.addr()).collect();
     let doing = "probe the addresses";
     match attachment.link.kind {
-        LinkKind::Macvlan(_) => call.inside(namespace, |_| {
+        LinkKind::Macvlan(_) => call.inside(namespace, || {
             probe(call.ifname(), &addresses).map_err(|error| call.failed(doing, error))
         }),
         // Answers to a probe are for no address, so the kernel gives them to the parent, whose MAC it is.

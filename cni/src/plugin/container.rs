@@ -9,13 +9,18 @@ use std::{
 
 use ipnet::IpNet;
 
-use super::{call::Call, construct::is_link_local, note, routes::Routes, undo::Undo};
+use super::{
+    call::{Call, Sandbox},
+    note,
+    routes::Routes,
+    undo::Undo,
+};
 use crate::{
     CniError, Code,
     announce::announce,
     attachment::{ArpPolicy, Attachment, IpvlanMode, LinkKind, Made},
     link::{Family, Link, Netlink},
-    probe::format_mac,
+    namespace::Namespace,
     result::{AddResult, Interface, IpConfig, RouteConfig},
     sysctl::set_of_interface,
 };
@@ -34,29 +39,32 @@ pub(super) struct ContainerPlan<'a> {
     pub probed: bool,
 }
 
-/// The container's namespace with the new link. Lives on a thread in that namespace.
+/// The container's namespace with the new link.
 pub(super) struct Container<'a> {
     pub call: &'a Call,
-    pub netlink: Netlink,
+    pub namespace: &'a Namespace,
+    pub netlink: &'a mut Netlink,
     pub link: Link,
 }
 
 impl<'a> Container<'a> {
-    pub fn open(call: &'a Call, mut netlink: Netlink) -> Result<Self, CniError> {
+    pub fn open(call: &'a Call, sandbox: &'a mut Sandbox) -> Result<Self, CniError> {
+        let Sandbox { namespace, netlink } = sandbox;
         let name = call.ifname();
         let found = netlink.find(name);
         let found =
-            found.map_err(|error| call.refused(&format!("look up {name}"), &error, &netlink))?;
+            found.map_err(|error| call.refused(&format!("look up {name}"), &error, netlink))?;
         let gone = || call.failed("use the new interface", format!("somebody deleted {name}"));
         Ok(Self {
             call,
+            namespace,
             netlink,
             link: found.ok_or_else(gone)?,
         })
     }
 
     /// Settings that count from the moment the link is up, and for a probe that it is.
-    pub fn prepare(mut self, attachment: &Attachment, probed: bool) -> Result<(), CniError> {
+    pub fn prepare(&mut self, attachment: &Attachment) -> Result<(), CniError> {
         let extras = &attachment.extras;
         let has_ipv6 = attachment
             .addresses
@@ -79,11 +87,17 @@ impl<'a> Container<'a> {
             // Runtimes switch IPv6 off where their own network lacks it.
             (Family::V6, "disable_ipv6", 0, has_ipv6),
         ];
-        for (family, name, value, _) in settings.into_iter().filter(|one| one.3) {
-            let set = set_of_interface(family, &self.link.name, name, value);
-            set.map_err(|error| self.call.failed(&format!("set {name}"), error))?;
+        self.call.inside(self.namespace, || {
+            for (family, name, value, _) in settings.into_iter().filter(|one| one.3) {
+                let set = set_of_interface(family, &self.link.name, name, value);
+                set.map_err(|error| self.call.failed(&format!("set {name}"), error))?;
+            }
+            Ok(())
+        })?;
+        match attachment.probe {
+            true => self.bring_up(),
+            false => Ok(()),
         }
-        if probed { self.bring_up() } else { Ok(()) }
     }
 
     pub fn configure(
@@ -96,10 +110,10 @@ impl<'a> Container<'a> {
         // Only now: the kernel announces the addresses that a link has when it comes up.
         self.bring_up()?;
         self.await_detection(attachment)?;
-        let routes = Routes::new(&mut self, plan, undo)?.make()?;
+        let routes = Routes::new(&mut self, plan, undo).make()?;
         self.announce(plan);
         let made = Made {
-            mac: self.link.mac.as_ref().map(format_mac).unwrap_or_default(),
+            mac: self.link.mac_text(),
             first_interface: self.first_interface()?,
         };
         let result = self.result(attachment, routes, &made.mac);
@@ -107,7 +121,7 @@ impl<'a> Container<'a> {
     }
 
     pub fn refused(&self, doing: &str, error: &io::Error) -> CniError {
-        self.call.refused(doing, error, &self.netlink)
+        self.call.refused(doing, error, self.netlink)
     }
 
     fn bring_up(&mut self) -> Result<(), CniError> {
@@ -173,7 +187,8 @@ impl<'a> Container<'a> {
         }
         let addresses = attachment.addresses.iter();
         let addresses: Vec<_> = addresses.map(|one| one.address.addr()).collect();
-        if let Err(error) = announce(&self.link.name, &addresses) {
+        let announced = self.namespace.run(|| announce(&self.link.name, &addresses));
+        if let Err(error) = announced.flatten() {
             note(&format!("cannot announce the addresses: {error}"));
         }
     }
@@ -190,7 +205,7 @@ impl<'a> Container<'a> {
         let addresses = self.netlink.addresses();
         let addresses = addresses.map_err(|error| self.refused("list addresses", &error))?;
         let of_first = addresses.iter().filter(|one| one.interface == first.index);
-        let wide = of_first.filter(|one| !is_link_local(&one.address));
+        let wide = of_first.filter(|one| !one.is_link_local());
         Ok(wide.map(|one| one.address.addr()).collect())
     }
 

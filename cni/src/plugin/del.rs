@@ -1,9 +1,9 @@
 //! `DEL`: the interface goes, then what the daemon keeps for it. Succeeds however much of it is gone.
 
-use std::path::Path;
+use std::{panic::resume_unwind, path::Path, thread, time::Duration};
 
 use super::{
-    call::{Call, PATIENCE},
+    call::{Call, PATIENCE, Sandbox},
     note,
 };
 use crate::{
@@ -12,12 +12,55 @@ use crate::{
     namespace::{Namespace, NamespaceError},
 };
 
+/// Between two look-ups of the link. Each waits until the kernel has made the change that it is at.
+const POLL: Duration = Duration::from_micros(200);
+
 pub(super) fn del(call: &Call) -> Result<String, CniError> {
-    if let Some(namespace) = container(call)? {
-        call.inside(&namespace, |mut netlink| delete_link(call, &mut netlink))?;
+    match container(call)? {
+        None => call.release(PATIENCE, None)?,
+        Some(namespace) => delete_and_release(call, call.sandbox(namespace)?)?,
     }
-    call.release(PATIENCE, None)?;
     Ok(String::new())
+}
+
+/// The kernel unlinks an interface first and then waits for whoever still refers to it. In that time the daemon releases what it
+/// keeps.
+fn delete_and_release(call: &Call, sandbox: Sandbox) -> Result<(), CniError> {
+    let Sandbox {
+        namespace,
+        mut netlink,
+    } = sandbox;
+    let watcher = call.inside(&namespace, || call.netlink());
+    let watched = watcher.ok().and_then(|mut watcher| {
+        thread::scope(|scope| {
+            let builder = thread::Builder::new();
+            let deletion = builder.spawn_scoped(scope, || delete_link(call, &mut netlink));
+            let deletion = deletion.ok()?;
+            let is_gone = loop {
+                let has_ended = deletion.is_finished();
+                if !is_there(call, &mut watcher) {
+                    break true;
+                }
+                // It is not ours, or the kernel refused.
+                if has_ended {
+                    break false;
+                }
+                thread::sleep(POLL);
+            };
+            let released = is_gone.then(|| call.release(PATIENCE, None));
+            let deleted = deletion.join().unwrap_or_else(|panic| resume_unwind(panic));
+            Some((deleted, released))
+        })
+    });
+    // Without another socket or thread, one after the other.
+    let (deleted, released) = watched.unwrap_or_else(|| (delete_link(call, &mut netlink), None));
+    deleted?;
+    released.unwrap_or_else(|| call.release(PATIENCE, None))
+}
+
+/// Also where the kernel does not say.
+fn is_there(call: &Call, netlink: &mut Netlink) -> bool {
+    !matches!(netlink.find(call.ifname()), Ok(None))
 }
 
 /// The container's namespace; `None`: it is gone, or nobody knows it.

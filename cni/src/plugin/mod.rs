@@ -1,7 +1,7 @@
 //! The plugin's work: a file for each verb, and what they share.
 //!
 //! ```text
-//!  ADD: Begin -> attachment -> construct: link, [probe -> Probed -> attachment], sysctls, addresses, routes -> Made -> result
+//!  ADD: Begin -> attachment -> construct: link, [probe -> Probed -> attachment], sysctls, addresses, routes [-> Made] -> result
 //!                                  any failure: undo, DEL
 //! ```
 

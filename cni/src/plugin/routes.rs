@@ -23,8 +23,8 @@ pub(super) struct Routes<'a, 'c> {
     container: &'a mut Container<'c>,
     plan: &'a ContainerPlan<'a>,
     undo: &'a mut Undo,
-    /// Of all interfaces.
-    addresses: Vec<InterfaceAddress>,
+    /// Of all interfaces; `None`: not listed yet.
+    addresses: Option<Vec<InterfaceAddress>>,
     made: Vec<RouteConfig>,
 }
 
@@ -33,16 +33,14 @@ impl<'a, 'c> Routes<'a, 'c> {
         container: &'a mut Container<'c>,
         plan: &'a ContainerPlan<'a>,
         undo: &'a mut Undo,
-    ) -> Result<Self, CniError> {
-        let addresses = container.netlink.addresses();
-        let addresses = addresses.map_err(|error| container.refused("list addresses", &error))?;
-        Ok(Self {
+    ) -> Self {
+        Self {
             container,
             plan,
             undo,
-            addresses,
+            addresses: None,
             made: Vec::new(),
-        })
+        }
     }
 
     /// Returns those that are new. The default gateway is used before it is replaced.
@@ -111,18 +109,22 @@ impl<'a, 'c> Routes<'a, 'c> {
                 self.undo.removed.push(default);
             }
         }
-        let route = self.default_over(family, address);
+        let route = self.default_over(family, address)?;
         self.add(&route)
     }
 
-    fn default_over(&self, family: Family, address: &ContainerAddress) -> Route {
+    fn default_over(
+        &mut self,
+        family: Family,
+        address: &ContainerAddress,
+    ) -> Result<Route, CniError> {
         let index = self.container.link.index;
         let mut route = Route::over(index, family.everything());
         route.gw = address.gateway;
-        route.onlink = address.gateway.is_some_and(|gw| !self.is_near(gw, index));
+        route.onlink = self.is_far(address.gateway, index)?;
         route.src = Some(address.address.addr());
         route.priority = (family == Family::V6).then_some(BEFORE_ROUTERS);
-        route
+        Ok(route)
     }
 
     fn custom(&mut self, wanted: &ContainerRoute) -> Result<(), CniError> {
@@ -141,7 +143,7 @@ impl<'a, 'c> Routes<'a, 'c> {
         };
         let route = Route {
             gw: wanted.gw,
-            onlink: wanted.gw.is_some_and(|gw| !self.is_near(gw, index)),
+            onlink: self.is_far(wanted.gw, index)?,
             src: wanted.src,
             priority: wanted.priority,
             mtu: wanted.mtu,
@@ -200,13 +202,23 @@ impl<'a, 'c> Routes<'a, 'c> {
         Ok(())
     }
 
-    /// Whether the kernel finds the gateway in a network of the interface.
-    fn is_near(&self, gw: IpAddr, interface: u32) -> bool {
-        let of_it = self
-            .addresses
-            .iter()
-            .filter(|one| one.interface == interface);
-        let has_it = of_it.clone().any(|one| one.address.contains(&gw));
-        has_it || matches!(gw, IpAddr::V6(gw) if gw.is_unicast_link_local())
+    /// Whether the kernel does not find the gateway in a network of the interface.
+    fn is_far(&mut self, gateway: Option<IpAddr>, interface: u32) -> Result<bool, CniError> {
+        let Some(gateway) = gateway else {
+            return Ok(false);
+        };
+        if matches!(gateway, IpAddr::V6(gateway) if gateway.is_unicast_link_local()) {
+            return Ok(false);
+        }
+        let addresses = match &mut self.addresses {
+            Some(listed) => listed,
+            unlisted => {
+                let listed = self.container.netlink.addresses();
+                let refused = |error| self.container.refused("list addresses", &error);
+                unlisted.insert(listed.map_err(refused)?)
+            }
+        };
+        let mut of_it = addresses.iter().filter(|one| one.interface == interface);
+        Ok(!of_it.any(|one| one.address.contains(&gateway)))
     }
 }

@@ -4,7 +4,6 @@ use super::{call::Call, del::delete_link, note};
 use crate::{
     CniError,
     link::{ListedRoute, Netlink, Route},
-    namespace::Namespace,
 };
 
 /// What `ADD` has changed so far.
@@ -21,24 +20,20 @@ impl Undo {
     ///
     /// # Errors
     /// The link may be there still.
-    pub fn run(self, call: &Call, namespace: &Namespace) -> Result<(), CniError> {
+    pub fn run(self, call: &Call, netlink: &mut Netlink) -> Result<(), CniError> {
         if !self.link {
             return Ok(());
         }
-        call.inside(namespace, |netlink| self.inside(call, netlink))
-    }
-
-    fn inside(self, call: &Call, mut netlink: Netlink) -> Result<(), CniError> {
         for route in self.added.iter().rev() {
             let deleted = netlink.delete_route(route).map(drop);
             noted(deleted.map_err(|error| call.failed("remove a route", error)));
         }
-        let deleted = delete_link(call, &mut netlink);
+        let deleted = delete_link(call, netlink);
         for route in self.removed.iter().rev() {
             let restored = netlink.restore_route(route).map(drop);
             noted(restored.map_err(|error| {
                 let doing = format!("put the route to {} back", route.route.dst);
-                call.refused(&doing, &error, &netlink)
+                call.refused(&doing, &error, netlink)
             }));
         }
         deleted

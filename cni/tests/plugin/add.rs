@@ -9,7 +9,7 @@ use std::{
 
 use fipd_cni::{
     AskStep, CniError, Code, NEWEST, Reply, Verb,
-    attachment::{ArpPolicy, ContainerRoute, LinkKind, MacvlanMode},
+    attachment::{ArpPolicy, Attachment, ContainerRoute, LinkKind, MacvlanMode},
     link::{Family, KindOfLink},
 };
 use nix::sys::{
@@ -73,6 +73,18 @@ fn row_87_the_result_has_the_version_that_is_asked_for_and_row_84_the_mtu_is_at_
             ["10.42.0.5".parse::<std::net::IpAddr>().unwrap()]
         );
     }
+}
+
+#[test]
+fn a_daemon_that_waits_for_nothing_is_asked_once() {
+    let site = Site::new();
+    let unconfirmed = Attachment {
+        confirm: false,
+        ..attachment()
+    };
+    let daemon = StandIn::giving(&site.socket(), unconfirmed);
+    site.run("ADD", &site.conf("1.1.0", json!({}))).result();
+    assert_eq!(daemon.asked(), [(Verb::Add, AskStep::Begin)]);
 }
 
 #[test]

@@ -1,15 +1,18 @@
 //! `CHECK` and `DEL`.
 
-use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
+use std::{fs, net::IpAddr, os::unix::fs::PermissionsExt as _, path::Path, sync::mpsc};
 
 use fipd_cni::{
-    CniError, Code, NEWEST, Reply, Verb,
+    AskStep, CniError, Code, NEWEST, Reply, Verb,
+    attachment::Attachment,
+    link::Netlink,
+    namespace::Namespace,
     spool::{self, Entry},
 };
 use serde_json::json;
 
 use super::{
-    attachment,
+    address, attachment,
     site::Site,
     stand_in::{StandIn, done},
 };
@@ -80,6 +83,39 @@ fn row_78_del_succeeds_twice_and_with_whatever_is_gone() {
     site.run_with("DEL", &conf, &plain, &[]).result();
     let dels = daemon.verbs().into_iter().filter(|verb| *verb == Verb::Del);
     assert_eq!(dels.count(), 5);
+}
+
+#[test]
+fn no_address_is_released_that_the_container_still_has() {
+    let site = Site::new();
+    let (tell, told) = mpsc::channel();
+    let pod = site.netns();
+    let both = Attachment {
+        addresses: vec![address("10.9.0.5/24", None), address("fd09::5/64", None)],
+        ..attachment()
+    };
+    let _daemon = StandIn::new(&site.socket(), 0, move |ask| match ask.command {
+        Verb::Add if ask.step == AskStep::Begin => Reply::Attachment(Box::new(both.clone())),
+        Verb::Del => {
+            let pod = Namespace::open(&pod).unwrap();
+            let addresses = pod.run(|| Netlink::open().unwrap().addresses().unwrap());
+            let addresses = addresses.unwrap().into_iter();
+            let ips: Vec<_> = addresses.map(|one| one.address.addr()).collect();
+            tell.send(ips).unwrap();
+            done()
+        }
+        _ => done(),
+    });
+    let conf = site.conf("1.1.0", json!({}));
+    site.run("ADD", &conf).result();
+    site.run("DEL", &conf).result();
+    assert!(!site.has_link("eth1"));
+    let left = told.recv().unwrap();
+    let of_the_first: IpAddr = "10.42.0.5".parse().unwrap();
+    assert!(left.contains(&of_the_first), "{left:?}");
+    for released in ["10.9.0.5", "fd09::5"] {
+        assert!(!left.contains(&released.parse().unwrap()), "{left:?}");
+    }
 }
 
 #[test]

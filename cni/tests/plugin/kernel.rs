@@ -55,8 +55,6 @@ fn flags_addresses_and_routes_are_set_and_read_back() {
         assert!(netlink.restore_route(&listed[0]).unwrap());
         assert!(netlink.delete_route(&route).unwrap());
         assert!(!netlink.delete_route(&route).unwrap());
-        assert!(netlink.remove_address(up0.index, address).unwrap());
-        assert!(!netlink.remove_address(up0.index, address).unwrap());
         assert_eq!(netlink.find("up9").unwrap(), None);
         assert!(!netlink.delete(9999).unwrap());
         let error = netlink.set_up(9999, true).unwrap_err();

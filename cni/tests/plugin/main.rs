@@ -41,6 +41,7 @@ fn attachment() -> Attachment {
         routes: Vec::new(),
         extras: Extras::default(),
         probe: false,
+        confirm: true,
         dns: Value::Null,
     }
 }

@@ -41,7 +41,7 @@ use axum::{Router, extract::Request, middleware};
 pub use layers::{LEAVE_DEADLINE, common_headers, strict_transport};
 pub use routes::pages;
 
-use crate::config::Serve;
+use crate::config::{Serve, Systems};
 use access::Routes;
 use access::auth::{self, Guard, SocketPolicy};
 use layers::{layered, measured};
@@ -58,8 +58,8 @@ pub fn router(api: Api, socket: SocketPolicy) -> Router {
 }
 
 /// The router of the socket of a host that decides nothing.
-pub fn agent_router(api: AgentApi, socket: SocketPolicy) -> Router {
-    let router = guarded(of_host(Routes::default()), None, socket);
+pub fn agent_router(api: AgentApi, known: Systems, socket: SocketPolicy) -> Router {
+    let router = guarded(of_host(Routes::default(), known), None, socket);
     let router = layered(router, no_page);
     router
         .layer(middleware::map_response(common_headers))

@@ -108,5 +108,6 @@ parts! {
         takeovers: Takeovers,
         rules: RuleBoard,
         reload: Reload,
+        systems: RunningSystems,
     }
 }

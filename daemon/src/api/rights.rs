@@ -45,7 +45,10 @@ pub fn all(known: Systems) -> Vec<Right> {
             open_routes(Routes::default(), word),
         ));
     }
-    rights.extend(of(Port::Agent, of_host(Routes::<AgentApi>::default())));
+    rights.extend(of(
+        Port::Agent,
+        of_host(Routes::<AgentApi>::default(), known),
+    ));
     rights
 }
 

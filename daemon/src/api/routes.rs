@@ -18,6 +18,7 @@ use crate::{
     ipam::Ipam,
     reload::Reload,
     rules::RuleBoard,
+    system::RunningSystems,
 };
 use axum::extract::FromRef;
 
@@ -38,7 +39,7 @@ pub(super) fn routes(known: Systems) -> Routes {
         .get("/readyz", Access::Open, health::readyz)
         .get("/metrics", VIEWER, health::metrics)
         .get("/api/v1/openapi.json", MY_VIEWER, openapi::document);
-    let own = operations::routes(of_host(running(book(own))), known);
+    let own = operations::routes(of_host(running(book(own)), known), known);
     ui::routes(own, known)
 }
 
@@ -147,7 +148,7 @@ fn running(routes: Routes) -> Routes {
 }
 
 /// The rules of this host and its configuration, which a host that decides nothing has as well.
-pub(super) fn of_host<S>(routes: Routes<S>) -> Routes<S>
+pub(super) fn of_host<S>(routes: Routes<S>, known: Systems) -> Routes<S>
 where
     S: Clone + Send + Sync + 'static,
     Ipam: FromRef<S>,
@@ -155,8 +156,9 @@ where
     Takeovers: FromRef<S>,
     RuleBoard: FromRef<S>,
     Reload: FromRef<S>,
+    RunningSystems: FromRef<S>,
 {
-    routes
+    operations::of_host(routes, known)
         .below("/api/v1/clusters/{name}/adopt/{system}", |routes| {
             routes
                 .get("", ADMIN, adopt::preview)

@@ -90,7 +90,7 @@ async fn serve(
     });
     let plugins = host::plugins(settings, None, &shared);
     let socket = open_sockets(&mut tasks, settings, (passed, plugins), stop)?;
-    let takeovers = runner.takeovers();
+    let (takeovers, systems) = (runner.takeovers(), runner.running());
     let metrics = AgentMetrics::new(&runner.originals(), board.clone());
     let (clusters, registry) = start_clusters(settings, ipam, runner, stop).await?;
     tasks.spawn(async { registry.await.map_err(|error| error.to_string()) });
@@ -111,8 +111,9 @@ async fn serve(
         takeovers,
         rules: board,
         reload,
+        systems,
     };
-    let router = api::agent_router(api, socket.policy);
+    let router = api::agent_router(api, settings.config.known, socket.policy);
     let serving = socket.serve(router, stop.clone());
     tasks.spawn(async { serving.await.map_err(|error| error.to_string()) });
     tracing::info!(%node, data_dir = %settings.data_dir.display(), "fipd is ready as an agent");

@@ -10,10 +10,7 @@ use fipd_crds::flat_network::FlatNetworkSubnetSpec;
 use ipnet::IpNet;
 
 use super::record::{HostUse, VlanUse};
-use crate::validation::flat_network::{
-    link::{self, FlatMode},
-    subnet::FlatSubnet,
-};
+use crate::validation::flat_network::{link, subnet::FlatSubnet};
 
 /// The interface of a pod on the primary network, and the one of the originals beside it.
 const PRIMARY: &str = "eth0";
@@ -77,7 +74,7 @@ pub fn of_pod(
         via_default_gateway.extend(flat.service_cidrs());
     }
     let link = ContainerLink {
-        kind: kind(first.subnet.mode),
+        kind: first.subnet.kind,
         parent: first.subnet.interface(),
         mtu: Some(flat.mtu).filter(|mtu| *mtu > 0),
         mac: first.mac.clone().or_else(|| asked_mac(conf)),
@@ -107,6 +104,7 @@ pub fn of_pod(
             proxy_arp: flat.proxy_arp,
         },
         probe: false,
+        confirm: true,
         dns: conf.dns.clone(),
     };
     (attachment, uses)
@@ -130,7 +128,7 @@ pub fn of_pools(
         ipvlan_flag: conf.link.ipvlan_flag.clone(),
         ..FlatNetworkSubnetSpec::default()
     };
-    let mode = FlatMode::read(&spec).map_err(|wrong| {
+    let kind = link::kind(&spec).map_err(|wrong| {
         let field = wrong.field.trim_start_matches("spec.").to_owned();
         (field, wrong.to_string())
     })?;
@@ -150,7 +148,7 @@ pub fn of_pools(
     let mac = Some(&*conf.link.mac).filter(|mac| !mac.is_empty());
     let attachment = Attachment {
         link: ContainerLink {
-            kind: kind(mode),
+            kind,
             parent: link::interface(&conf.link.master, conf.link.vlan),
             mtu: Some(conf.link.mtu).filter(|mtu| *mtu > 0),
             mac: asked_mac(conf).or_else(|| asked.or(mac).map(str::to_ascii_lowercase)),
@@ -163,6 +161,8 @@ pub fn of_pools(
             ..Extras::default()
         },
         probe: given.iter().any(|one| one.is_probing),
+        // Neither a route of the host nor an object of a cluster follows.
+        confirm: false,
         dns: conf.dns.clone(),
     };
     let uses = vlan(&conf.link.master, conf.link.vlan)
@@ -174,13 +174,6 @@ pub fn of_pools(
 fn asked_mac(conf: &NetConf) -> Option<String> {
     let asked = &conf.runtime_config.mac;
     (!asked.is_empty()).then(|| asked.to_ascii_lowercase())
-}
-
-fn kind(mode: FlatMode) -> LinkKind {
-    match mode {
-        FlatMode::Macvlan(mode) => LinkKind::Macvlan(mode),
-        FlatMode::Ipvlan(mode, flag) => LinkKind::Ipvlan(mode, flag),
-    }
 }
 
 fn vlan(master: &str, id: u16) -> Option<HostUse> {

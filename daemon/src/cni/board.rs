@@ -8,6 +8,9 @@ use parking_lot::Mutex;
 
 use crate::{clock, metrics::cni};
 
+/// The most characters of a plugin's version.
+const VERSION: usize = 32;
+
 /// See the module; cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct CniBoard(Arc<Mutex<CniHealth>>);
@@ -17,6 +20,8 @@ pub struct CniBoard(Arc<Mutex<CniHealth>>);
 pub struct CniHealth {
     /// Whether plugins are served here.
     pub serves: bool,
+    /// Version of the plugin that asked last.
+    pub plugin: Option<String>,
     /// Attachments that the journal has: all of pods, and others that use something of the host.
     pub attachments: usize,
     /// VLANs, promiscuous masters and routes that attachments use.
@@ -54,6 +59,12 @@ impl CniBoard {
         let mut health = self.0.lock();
         (health.attachments, health.kept) = (attachments, kept);
         cni::show_host(attachments, kept);
+    }
+
+    /// A plugin of this version asks; empty: an early one, which does not say.
+    pub fn asked_by(&self, version: &str) {
+        let shown = version.chars().take(VERSION).collect::<String>();
+        self.0.lock().plugin = Some(shown).filter(|version| !version.is_empty());
     }
 
     /// A deletion of the spool was done.

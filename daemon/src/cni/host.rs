@@ -110,16 +110,21 @@ impl HostState {
         Ok(parent)
     }
 
-    /// Routes addresses to the other end of the container's first interface, which has the addresses `via`.
-    pub fn route(&self, uses: &[HostUse], via: &[IpAddr]) -> Result<(), CallRefusal> {
+    /// Routes addresses to the other end of the container's first interface, which has the addresses `via`. Their source is
+    /// the first address of the interface below the attachment, as the original has it.
+    pub fn route(&self, record: &AttachmentRecord, via: &[IpAddr]) -> Result<(), CallRefusal> {
         let mut netlink = open()?;
-        for one in uses {
+        let sources = sources(&mut netlink, record)
+            .map_err(|error| kernel("list the addresses of the master", &error))?;
+        for one in &record.uses {
             let HostUse::Route(address) = one else {
                 continue;
             };
-            let same = via.iter().find(|one| one.is_ipv4() == address.is_ipv4());
-            let Some(via) = same else { continue };
-            self.route_one(&mut netlink, *address, *via)?;
+            let same = |one: &&IpAddr| one.is_ipv4() == address.is_ipv4();
+            if let Some(via) = via.iter().find(same) {
+                let src = sources.iter().find(same).copied();
+                self.route_one(&mut netlink, *address, *via, src)?;
+            }
         }
         Ok(())
     }
@@ -265,6 +270,7 @@ impl HostState {
         netlink: &mut Netlink,
         address: IpAddr,
         via: IpAddr,
+        src: Option<IpAddr>,
     ) -> Result<(), CallRefusal> {
         let said = |error: &io::Error| kernel(&format!("route {address} to the container"), error);
         let all = netlink
@@ -292,6 +298,7 @@ impl HostState {
             netlink.delete_listed(stale).map_err(|error| said(&error))?;
         }
         let route = Route {
+            src,
             protocol: self.protocol,
             ..Route::over(interface, own)
         };
@@ -366,6 +373,34 @@ fn is_vlan(link: &Link, master: &Link, wanted: u16) -> bool {
         protocol: ETH_P_8021Q,
     });
     link.kind == tagged && link.parent == Some(master.index) && !link.parent_is_elsewhere
+}
+
+/// The addresses of the interface below an attachment, in the kernel's order, but for those that are valid on their link only.
+fn sources(netlink: &mut Netlink, record: &AttachmentRecord) -> io::Result<Vec<IpAddr>> {
+    if record.master.is_empty() {
+        return Ok(Vec::new());
+    }
+    let Some(master) = netlink.find(&record.master)? else {
+        return Ok(Vec::new());
+    };
+    let vlan = record.uses.iter().find_map(|one| match one {
+        HostUse::Vlan(vlan) => Some(vlan.id),
+        HostUse::Promiscuous(_) | HostUse::Route(_) => None,
+    });
+    let below = match vlan {
+        Some(id) => {
+            let all = netlink.list()?;
+            all.into_iter().find(|link| is_vlan(link, &master, id))
+        }
+        None => Some(master),
+    };
+    let Some(below) = below else {
+        return Ok(Vec::new());
+    };
+    let addresses = netlink.addresses()?.into_iter();
+    let on_it = addresses.filter(|one| one.interface == below.index && !one.tentative);
+    let wide = on_it.filter(|one| !one.is_link_local());
+    Ok(wide.map(|one| one.address.addr()).collect())
 }
 
 fn existing(netlink: &mut Netlink, name: &str) -> Result<Link, CallRefusal> {

@@ -203,6 +203,7 @@ mod tests {
         let record = AttachmentRecord {
             boot: "b".into(),
             netns: "/run/netns/a".into(),
+            master: "eth0".into(),
             uses: vec![
                 HostUse::Vlan(VlanUse {
                     master: "eth0".into(),

@@ -395,6 +395,27 @@ pub async fn is_owned(sites: &PodSites, owner: &PodOwner) -> Option<bool> {
     Some(true)
 }
 
+/// Whose the interface of a pod is by the objects of the connected clusters, where no record says it.
+pub async fn owner(sites: &PodSites, pod: &PodName, ifname: &str) -> Option<PodOwner> {
+    for (cluster, site) in sites.all() {
+        let api: Api<FlatNetworkIP> = Api::namespaced(site.session.client.clone(), &pod.namespace);
+        let read = site
+            .session
+            .call("read a FlatNetworkIP", api.get_opt(&pod.name));
+        let found = read.await.ok().flatten();
+        let Some(base) = found.filter(|ip| ip.spec.pod_id == pod.uid) else {
+            continue;
+        };
+        return Some(PodOwner {
+            cluster: cluster.to_string(),
+            namespace: pod.namespace.clone(),
+            uid: pod.uid.clone(),
+            objects: names(&base.metadata, &pod.name, ifname).ok()?,
+        });
+    }
+    None
+}
+
 fn site_of(sites: &PodSites, owner: &PodOwner) -> Result<Arc<PodSite>, CallRefusal> {
     let mut all = sites.all().into_iter();
     let found = all.find(|(name, _)| **name == *owner.cluster);

@@ -20,6 +20,9 @@ pub struct AttachmentRecord {
     pub boot: String,
     /// Path of the namespace.
     pub netns: String,
+    /// The master, not its VLAN's interface. Empty in records of earlier versions.
+    #[serde(default)]
+    pub master: String,
     pub uses: Vec<HostUse>,
     /// `None`: its addresses are from the address book of this host.
     #[serde(default)]
@@ -46,6 +49,12 @@ pub enum HostUse {
     Promiscuous(String),
     /// The address that the host routes to the container.
     Route(IpAddr),
+}
+
+impl HostUse {
+    pub fn is_route(&self) -> bool {
+        matches!(self, Self::Route(_))
+    }
 }
 
 /// An interface for a VLAN.

@@ -28,7 +28,7 @@ impl CallRefusal {
             Code::InvalidConfig | Code::UnsupportedField => "the network configuration is wrong",
             Code::InvalidEnvironment => "the environment is wrong",
             Code::TryAgain => "fipd cannot do it now",
-            Code::NotAvailable | Code::LimitedConnectivity => "fipd gives no address now",
+            Code::NotAvailable => "fipd gives no address now",
             Code::AddressConflict => "the address is somebody else's",
             Code::NotAsMade => "the attachment is not as it was made",
             Code::IncompatibleVersion

@@ -5,7 +5,8 @@ use std::{collections::BTreeSet, path::PathBuf, sync::Arc, time::Instant};
 use fipd_cni::{
     Answer, Ask, AskStep, CniError, Code, NEWEST, NetConf, Reply, Verb,
     attachment::{Attachment, Made},
-    named_args, parse_mac, spool, version,
+    frame::Mac,
+    named_args, spool, version,
 };
 use tokio::sync::Mutex;
 
@@ -76,6 +77,7 @@ impl CniService {
 
     async fn timed(&self, ask: &Ask) -> Reply {
         let began = Instant::now();
+        self.board.asked_by(&ask.version);
         if let AskStep::Failed(failure) = &ask.step {
             let (container, code) = (&ask.container_id, failure.code);
             tracing::warn!(container, code, error = %failure, "a CNI plugin could not make an interface");
@@ -188,7 +190,7 @@ impl CniService {
             CallRefusal::new(Code::InvalidEnvironment, why)
         })?;
         let mac = named.get("MAC").copied();
-        if let Some(mac) = mac.filter(|mac| parse_mac(mac).is_none()) {
+        if let Some(mac) = mac.filter(|mac| Mac::of_station(mac).is_none()) {
             let why =
                 format!("MAC of CNI_ARGS is {mac:?}; write six bytes such as 02:00:00:00:00:01");
             return Err(CallRefusal::new(Code::InvalidEnvironment, why));
@@ -198,7 +200,8 @@ impl CniService {
             attach::of_pools(&call.conf, mac, &given).map_err(|(field, why)| {
                 CallRefusal::new(Code::InvalidConfig, format!("{field}: {why}"))
             })?;
-        let record = (!uses.is_empty()).then(|| self.record(call, uses, None));
+        let master = &call.conf.link.master;
+        let record = (!uses.is_empty()).then(|| self.record(call, master, uses, None));
         Ok((attachment, record))
     }
 
@@ -215,7 +218,7 @@ impl CniService {
             return Err(CallRefusal::new(Code::InvalidConfig, why));
         }
         let (attachment, uses) = attach::of_pod(&call.conf, &call.ask.ifname, &found);
-        let record = self.record(call, uses, Some(owner));
+        let record = self.record(call, &found.first.subnet.master, uses, Some(owner));
         Ok((attachment, Some(record)))
     }
 
@@ -223,12 +226,14 @@ impl CniService {
     fn record(
         &self,
         call: &CniCall<'_>,
+        master: &str,
         uses: Vec<HostUse>,
         pod: Option<PodOwner>,
     ) -> AttachmentRecord {
         AttachmentRecord {
             boot: self.boot.clone(),
             netns: call.ask.netns.clone(),
+            master: master.to_owned(),
             uses,
             pod,
         }
@@ -246,15 +251,12 @@ impl CniService {
                 )),
             };
         };
-        if record
-            .uses
-            .iter()
-            .any(|one| matches!(one, HostUse::Route(_)))
-        {
-            let (uses, via) = (record.uses, made.first_interface.clone());
-            self.on_host(move |host| host.route(&uses, &via)).await?;
+        let pod = record.pod.clone();
+        if record.uses.iter().any(HostUse::is_route) {
+            let via = made.first_interface.clone();
+            self.on_host(move |host| host.route(&record, &via)).await?;
         }
-        match &record.pod {
+        match &pod {
             Some(owner) => pods::activate(&self.sites, owner, &made.mac).await,
             None => Ok(()),
         }
@@ -279,8 +281,17 @@ impl CniService {
             };
         }
         let record = self.host.lock().await.record(&call.key);
-        let Some(owner) = record.and_then(|record| record.pod) else {
-            return gone("fipd knows no such attachment on this host");
+        let owner = match record.and_then(|record| record.pod) {
+            Some(owner) => owner,
+            // The original's plugin made it, the journal is lost, or fipd has cleaned up after it already.
+            None => {
+                let pod = PodName::read(&call.ask.args)?;
+                let found = pods::owner(&self.sites, &pod, &call.ask.ifname).await;
+                found.ok_or_else(|| {
+                    let why = "fipd has no record of the attachment, and no connected cluster has a FlatNetworkIP of the pod";
+                    CallRefusal::later(why)
+                })?
+            }
         };
         match pods::is_owned(&self.sites, &owner).await {
             Some(true) => Ok(()),

@@ -16,6 +16,8 @@ use crate::sockets::{self, Listening};
 
 /// Mode of the socket's file where the daemon makes it.
 pub const MODE: u32 = 0o600;
+/// Most questions fit.
+const BUFFER: usize = 4 << 10;
 /// Calls at once; more wait in the socket's queue.
 const AT_ONCE: usize = 64;
 /// How long a plugin may take to send its question, and to take the answer.
@@ -100,7 +102,7 @@ async fn answer(service: Arc<CniService>, text: Vec<u8>) -> Answer {
 }
 
 async fn read(stream: &mut UnixStream) -> io::Result<Vec<u8>> {
-    let mut text = Vec::new();
+    let mut text = Vec::with_capacity(BUFFER);
     stream.take(MAX_MESSAGE).read_to_end(&mut text).await?;
     Ok(text)
 }

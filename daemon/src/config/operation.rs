@@ -49,6 +49,8 @@ pub enum Does {
 pub enum Served {
     /// The system; a list has a page too.
     BySystem,
+    /// The same, for a list about the host that fipd runs on: hosts that decide nothing serve it too, without the page.
+    OfHost,
     /// fipd itself, for several systems.
     ByFipd,
 }
@@ -96,7 +98,7 @@ impl SystemOperation {
 
     /// Where the page of a list is; `None`: it has none of its own.
     pub fn page(&self, system: &str) -> Option<String> {
-        let has = matches!(self.does, Does::List { .. }) && self.served == Served::BySystem;
+        let has = matches!(self.does, Does::List { .. }) && self.served != Served::ByFipd;
         has.then(|| format!("/ui/{system}/{}", self.name))
     }
 }

@@ -70,7 +70,7 @@ pub(super) fn register(registry: &mut Registry) {
     }
     registry.register_with_unit(
         "cni_request_duration",
-        "How long questions of CNI plugins took; ADD asks twice",
+        "How long questions of CNI plugins took; an ADD asks once, and again when the interface is to be reported",
         Unit::Seconds,
         kept.seconds.clone(),
     );

@@ -5,7 +5,10 @@ use std::{
     ops::Bound::{Excluded, Unbounded},
 };
 
-use axum::{Json, extract::State};
+use axum::{
+    Json,
+    extract::{FromRef, State},
+};
 use fipd_core::Role;
 use serde_json::{Value, json};
 use utoipa::openapi::{
@@ -29,17 +32,11 @@ use crate::{
     system::{OperationCall, OperationError, RunningSystems},
 };
 
-/// Adds the routes that systems serve.
+/// Adds the routes that systems serve, but for those about this host.
 pub fn routes(routes: Routes, known: Systems) -> Routes {
-    served(known).fold(routes, |routes, (system, operation)| match operation.does {
-        Does::List { field, .. } => routes.get(
-            operation.path,
-            Access::Api(Role::Viewer),
-            move |State(systems): State<RunningSystems>, Query(query): Query<PageQuery>| async move {
-                let rows = rows(&systems, system, operation);
-                page(&rows, field, &query)
-            },
-        ),
+    let decided = served(known).filter(|(_, one)| one.served == Served::BySystem);
+    decided.fold(routes, |routes, (system, operation)| match operation.does {
+        Does::List { field, .. } => list(routes, system, operation, field),
         Does::Change => routes.post(
             operation.path,
             Access::Api(Role::Admin),
@@ -59,6 +56,39 @@ pub fn routes(routes: Routes, known: Systems) -> Routes {
     })
 }
 
+/// Adds the lists about this host.
+pub fn of_host<S>(routes: Routes<S>, known: Systems) -> Routes<S>
+where
+    S: Clone + Send + Sync + 'static,
+    RunningSystems: FromRef<S>,
+{
+    let of_host = served(known).filter(|(_, one)| one.served == Served::OfHost);
+    of_host.fold(routes, |routes, (system, operation)| match operation.does {
+        Does::List { field, .. } => list(routes, system, operation, field),
+        Does::Change => routes,
+    })
+}
+
+fn list<S>(
+    routes: Routes<S>,
+    system: &'static str,
+    operation: &'static SystemOperation,
+    field: &'static str,
+) -> Routes<S>
+where
+    S: Clone + Send + Sync + 'static,
+    RunningSystems: FromRef<S>,
+{
+    routes.get(
+        operation.path,
+        Access::Api(Role::Viewer),
+        move |State(systems): State<RunningSystems>, Query(query): Query<PageQuery>| async move {
+            let rows = rows(&systems, system, operation);
+            page(&rows, field, &query)
+        },
+    )
+}
+
 /// The rows of a list.
 pub fn rows(
     systems: &RunningSystems,
@@ -71,7 +101,7 @@ pub fn rows(
 
 fn served(known: Systems) -> impl Iterator<Item = (&'static str, &'static SystemOperation)> {
     let all = known.operations();
-    all.filter(|(_, operation)| operation.served == Served::BySystem)
+    all.filter(|(_, operation)| operation.served != Served::ByFipd)
 }
 
 fn page(

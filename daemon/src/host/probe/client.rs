@@ -76,11 +76,11 @@ async fn ask(socket: &Path, request: &ProbeRequest) -> Result<ProbeAnswer, Probe
 mod tests {
     use std::{error::Error, net::Ipv4Addr};
 
+    use fipd_cni::frame::Mac;
     use tempfile::TempDir;
     use tokio::{net::UnixListener, time::Instant};
 
     use super::*;
-    use crate::host::probe::Mac;
 
     const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 5));
     const DEADLINE: Duration = Duration::from_millis(1200);

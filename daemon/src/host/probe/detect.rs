@@ -2,17 +2,19 @@
 
 use std::{
     hash::{BuildHasher as _, RandomState},
+    net::IpAddr,
     time::Duration,
 };
 
+use fipd_cni::frame::{self, Mac};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{
-    AddressUse, Mac,
-    detection::Detection,
+    AddressUse,
     interface_query::LinkError,
     message::ProbeRequest,
     packet_socket::{FRAME, PacketSocket},
+    schedule, socket_filter,
 };
 
 /// No probe takes longer, whatever happens: schedules end before.
@@ -33,23 +35,19 @@ pub(super) async fn detect(request: &ProbeRequest) -> Result<AddressUse, DetectE
 
 async fn run(request: &ProbeRequest) -> Result<AddressUse, LinkError> {
     let socket = PacketSocket::open(&request.interface)?;
-    let detection = Detection {
-        own: socket.mac(),
-        address: request.address.into(),
-    };
-    socket.listen(detection.filter(), &detection.groups())?;
+    let address = request.address.into();
+    socket.listen(socket_filter::about(address), &frame::groups(address))?;
     socket.check_link()?;
-    let (start, frame) = (Instant::now(), detection.probe());
-    let timing = detection.timing();
-    let schedule = timing.schedule(request.timeout.duration(), random);
+    let (start, frame) = (Instant::now(), frame::probe(socket.mac(), address));
+    let schedule = schedule::timing(address).schedule(request.timeout.duration(), random);
     for at in schedule.sends {
-        if let Some(mac) = conflict(&socket, &detection, start + at).await? {
+        if let Some(mac) = conflict(&socket, address, start + at).await? {
             return Ok(AddressUse::InUse { mac });
         }
         socket.check_link()?;
         socket.send(&frame).await?;
     }
-    if let Some(mac) = conflict(&socket, &detection, start + schedule.end).await? {
+    if let Some(mac) = conflict(&socket, address, start + schedule.end).await? {
         return Ok(AddressUse::InUse { mac });
     }
     socket.check_link()?;
@@ -59,7 +57,7 @@ async fn run(request: &ProbeRequest) -> Result<AddressUse, LinkError> {
 /// Listens until somebody claims the address, at most until then, however many frames come in.
 async fn conflict(
     socket: &PacketSocket,
-    detection: &Detection,
+    address: IpAddr,
     until: Instant,
 ) -> Result<Option<Mac>, LinkError> {
     let mut buffer = [0; FRAME];
@@ -67,7 +65,7 @@ async fn conflict(
         let Ok(frame) = timeout_at(until, socket.receive(&mut buffer)).await else {
             break;
         };
-        if let Some(mac) = detection.conflict(frame?) {
+        if let Some(mac) = frame::conflict(socket.mac(), address, frame?) {
             return Ok(Some(mac));
         }
     }

@@ -7,9 +7,10 @@ use std::{
     ptr,
 };
 
+use fipd_cni::frame::Mac;
 use nix::libc::{self, c_int};
 
-use super::{Mac, message::InterfaceName};
+use super::message::InterfaceName;
 
 /// Why nothing can be asked on an interface.
 #[derive(Debug, thiserror::Error)]

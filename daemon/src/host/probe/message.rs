@@ -2,9 +2,10 @@
 
 use std::{net::IpAddr, time::Duration};
 
+use fipd_cni::frame::Mac;
 use serde::{Deserialize, Serialize};
 
-use super::{AddressUse, Mac};
+use super::AddressUse;
 
 /// The longest request, with the end of its line.
 pub(super) const REQUEST_LIMIT: usize = 1 << 10;

@@ -5,34 +5,29 @@
 //!  fipd (CAP_NET_ADMIN)                           fipd-probe@.service (CAP_NET_RAW)
 //!  prober -> client::probe -- /run/fipd/probe.sock -->  helper::serve_connection --> detect --> packet_socket
 //!                   one JSON line each way                                   |
-//!                                                        schedule, detection, arp, neighbor, socket_filter: pure
+//!                                                        fipd_cni::frame, schedule, socket_filter: pure
 //! ```
 //!
 //! A probe sees what other hosts answer. It does not see addresses of this host itself, whose kernel ignores its own frames.
 
-mod arp;
 mod client;
 mod detect;
-mod detection;
 mod helper;
 mod interface_query;
 mod local_link;
-mod mac;
 mod message;
-mod neighbor;
 mod packet_socket;
 mod prober;
 mod schedule;
 mod socket_filter;
-#[cfg(test)]
-mod test_frames;
 
 pub use client::{ProbeError, probe};
 pub use helper::{accepted_connection, serve_connection};
 pub use local_link::LocalLink;
-pub use mac::Mac;
 pub use message::InvalidRequest;
 pub use prober::Prober;
+
+pub use fipd_cni::frame::Mac;
 
 /// What a probe found out about an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,6 +7,7 @@ use std::{
     ptr,
 };
 
+use fipd_cni::frame::Mac;
 use nix::{
     libc::{self, c_int, packet_mreq, sock_filter, sock_fprog, sockaddr_ll},
     setsockopt_impl, sockopt_impl,
@@ -18,7 +19,6 @@ use nix::{
 use tokio::io::{Interest, unix::AsyncFd};
 
 use super::{
-    Mac,
     interface_query::{self, LinkError, failed},
     message::InterfaceName,
 };

@@ -1,6 +1,6 @@
 //! When probes are sent, and when nobody is waited for any longer. Pure.
 
-use std::time::Duration;
+use std::{net::IpAddr, time::Duration};
 
 // RFC 5227, section 1.1.
 const PROBE_WAIT: Duration = Duration::from_secs(1);
@@ -29,7 +29,7 @@ pub(super) struct Timing {
 }
 
 /// RFC 5227, section 2.1.1.
-pub(super) const ARP: Timing = Timing {
+const ARP: Timing = Timing {
     first_within: PROBE_WAIT,
     probes: PROBE_NUM,
     spacing: (PROBE_MIN, PROBE_MAX),
@@ -37,12 +37,20 @@ pub(super) const ARP: Timing = Timing {
 };
 
 /// RFC 4862, section 5.4.
-pub(super) const NEIGHBOR: Timing = Timing {
+const NEIGHBOR: Timing = Timing {
     first_within: MAX_RTR_SOLICITATION_DELAY,
     probes: DUP_ADDR_DETECT_TRANSMITS,
     spacing: (RETRANS_TIMER, RETRANS_TIMER),
     last_wait: RETRANS_TIMER,
 };
+
+/// That of the protocol which finds out who has the address.
+pub(super) fn timing(address: IpAddr) -> &'static Timing {
+    match address {
+        IpAddr::V4(_) => &ARP,
+        IpAddr::V6(_) => &NEIGHBOR,
+    }
+}
 
 /// Times since the start of a probe.
 #[derive(Clone, Debug, PartialEq, Eq)]

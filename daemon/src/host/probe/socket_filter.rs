@@ -1,11 +1,11 @@
 //! Filters in the kernel (classic BPF), so that busy networks and floods do not fill the socket with frames about other
 //! addresses. Pure.
 //!
-//! They are no more than a first look: [`Detection::conflict`](super::detection::Detection::conflict) decides. Only they see
+//! They are no more than a first look: [`conflict`](fipd_cni::frame::conflict) decides. Only they see
 //! the VLAN tag, which the kernel takes out of the frame: what is tagged belongs to another network, unless the tag is of
 //! VLAN 0, which only has a priority.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use nix::libc::{self, sock_filter};
 
@@ -30,8 +30,16 @@ const NEIGHBOR_TARGET: u32 = 62;
 const ACCEPT: u32 = u32::MAX;
 const DROP: u32 = 0;
 
+/// Untagged frames about the address.
+pub(super) fn about(address: IpAddr) -> Vec<sock_filter> {
+    match address {
+        IpAddr::V4(address) => arp(address),
+        IpAddr::V6(address) => neighbor(address),
+    }
+}
+
 /// Untagged ARP from or about the address.
-pub(super) fn arp(address: Ipv4Addr) -> Vec<sock_filter> {
+fn arp(address: Ipv4Addr) -> Vec<sock_filter> {
     let address = address.to_bits();
     vec![
         load(WORD, VLAN_TAG),
@@ -48,7 +56,7 @@ pub(super) fn arp(address: Ipv4Addr) -> Vec<sock_filter> {
 }
 
 /// Untagged ICMPv6 about the address.
-pub(super) fn neighbor(address: Ipv6Addr) -> Vec<sock_filter> {
+fn neighbor(address: Ipv6Addr) -> Vec<sock_filter> {
     let bits = address.to_bits();
     let word = |index: u32| (bits >> (96 - 32 * index)) as u32;
     vec![
@@ -91,10 +99,9 @@ fn jump(code: u16, k: u32, yes: u8, no: u8) -> sock_filter {
 
 #[cfg(test)]
 mod tests {
-    use etherparse::ArpOperation;
+    use fipd_cni::frame::{self, testing::*};
 
-    use super::{super::test_frames::*, *};
-    use crate::host::probe::neighbor as neighbor_frames;
+    use super::*;
 
     /// What the kernel does with a frame that came with this tag.
     fn accepts(filter: &[sock_filter], tag: u32, frame: &[u8]) -> bool {
@@ -165,7 +172,7 @@ mod tests {
         let advertised = Advertisement::of(address).frame();
         assert!(accepts(&filter, 0, &advertised));
         assert!(!accepts(&filter, 7, &advertised));
-        let probe = neighbor_frames::probe(SQUATTER, address);
+        let probe = frame::probe(SQUATTER, address.into());
         assert!(accepts(&filter, 0, &probe));
         for group in 0..8 {
             let mut segments = address.segments();

@@ -83,7 +83,7 @@ pub(super) static OPERATIONS: Operations = Operations {
                 kind: "CniNode",
                 columns: &[
                     Column::new("NODE", "name"),
-                    Column::new("VERSION", "version"),
+                    Column::new("PLUGIN", "version"),
                     Column::new("ATTACHMENTS", "attachments"),
                     Column::new("KEPT", "kept"),
                     Column::new("ANSWERED", "answered"),
@@ -93,7 +93,7 @@ pub(super) static OPERATIONS: Operations = Operations {
                     Column::new("MESSAGE", "message"),
                 ],
             },
-            served: Served::BySystem,
+            served: Served::OfHost,
         },
     ],
 };
@@ -129,7 +129,7 @@ pub(super) fn rows(
 fn of_node(name: &str, cni: &CniHealth) -> Value {
     let failure = cni.last_error.as_ref();
     json!({
-        "name": name, "version": env!("CARGO_PKG_VERSION"),
+        "name": name, "version": cni.plugin,
         "attachments": cni.attachments, "kept": cni.kept, "answered": cni.answered, "refused": cni.refused,
         "last_gc": cni.last_gc.map(|at| at.to_string()),
         "last_error": failure.map(|one| format!("{} {} at {}", one.verb, one.code, one.at)),

@@ -25,8 +25,8 @@ pub fn check_fixed(before: &FlatSubnet, after: &FlatSubnet, user: &str) -> Resul
         (VLAN, before.vlan.to_string(), after.vlan.to_string()),
         (
             FLAT_MODE,
-            before.mode.as_str().to_owned(),
-            after.mode.as_str().to_owned(),
+            before.kind.as_str().to_owned(),
+            after.kind.as_str().to_owned(),
         ),
     ];
     let mut changed = pairs.into_iter().filter(|(_, old, new)| old != new);

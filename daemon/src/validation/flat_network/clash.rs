@@ -54,7 +54,7 @@ pub fn refuse(clashes: &[SubnetClash]) -> Result<(), Wrong> {
 
 /// Rule S8: one interface has pods of one kind only.
 fn mode(subnet: &FlatSubnet, name: &str, other: &FlatSubnet) -> Option<Wrong> {
-    let (mine, theirs) = (subnet.mode.as_str(), other.mode.as_str());
+    let (mine, theirs) = (subnet.kind.as_str(), other.kind.as_str());
     (mine != theirs).then(|| {
         let allowed = format!(
             "{theirs} subnet {name:?} is already using master iface [{}]; write {theirs}, or another master or VLAN",

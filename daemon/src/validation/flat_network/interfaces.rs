@@ -236,7 +236,7 @@ pub fn partner_of<S: Deref<Target = FlatSubnet>>(
         format!("subnet {name:?} names no subnet of the other family; name one in its spec.partner")
     })?;
     let found = usable(partner, &format!(", the spec.partner of {name:?}"))?;
-    let link = |subnet: &FlatSubnet| (subnet.mode, subnet.interface());
+    let link = |subnet: &FlatSubnet| (subnet.kind, subnet.interface());
     let why = if found.family() == subnet.family() {
         "it is of the same family"
     } else if link(&found) != link(&subnet) {

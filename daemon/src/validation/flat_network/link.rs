@@ -1,10 +1,9 @@
 //! The interface of a subnet on the nodes, and how pods share it.
 
+use fipd_cni::attachment::{IpvlanFlag, IpvlanMode, LinkKind, MacvlanMode};
 use fipd_crds::flat_network::FlatNetworkSubnetSpec;
 
 use super::{super::Wrong, labels};
-
-pub use fipd_cni::attachment::{IpvlanFlag, IpvlanMode, MacvlanMode};
 
 pub(super) const FLAT_MODE: &str = "spec.flatMode";
 pub(super) const MASTER: &str = "spec.master";
@@ -15,13 +14,6 @@ const FLAG: &str = "spec.ipvlanFlag";
 /// The longest name of an interface, in bytes.
 const INTERFACE: usize = 15;
 const HIGHEST_VLAN: u16 = 4094;
-
-/// How the interfaces of pods are made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FlatMode {
-    Macvlan(MacvlanMode),
-    Ipvlan(IpvlanMode, IpvlanFlag),
-}
 
 /// The first counts where nothing is said.
 const MACVLAN_MODES: [(&str, MacvlanMode); 4] = [
@@ -41,51 +33,33 @@ const IPVLAN_FLAGS: [(&str, IpvlanFlag); 3] = [
     ("vepa", IpvlanFlag::Vepa),
 ];
 
-impl FlatMode {
-    /// Rules S1, S6 and S7.
-    pub fn read(spec: &FlatNetworkSubnetSpec) -> Result<Self, Wrong> {
-        match spec.flat_mode.as_str() {
-            "macvlan" => {
-                let mode = choice(MODE, &spec.mode, &MACVLAN_MODES, "macvlan")?;
-                if !spec.ipvlan_flag.is_empty() {
-                    let allowed = "it must be empty: flatMode is macvlan, which has no flags";
-                    return Err(Wrong::new(FLAG, &spec.ipvlan_flag, allowed));
-                }
-                Ok(Self::Macvlan(mode))
+/// How the interfaces of pods are made: rules S1, S6 and S7.
+pub fn kind(spec: &FlatNetworkSubnetSpec) -> Result<LinkKind, Wrong> {
+    match spec.flat_mode.as_str() {
+        "macvlan" => {
+            let mode = choice(MODE, &spec.mode, &MACVLAN_MODES, "macvlan")?;
+            if !spec.ipvlan_flag.is_empty() {
+                let allowed = "it must be empty: flatMode is macvlan, which has no flags";
+                return Err(Wrong::new(FLAG, &spec.ipvlan_flag, allowed));
             }
-            "ipvlan" => Ok(Self::Ipvlan(
-                choice(MODE, &spec.mode, &IPVLAN_MODES, "ipvlan")?,
-                choice(FLAG, &spec.ipvlan_flag, &IPVLAN_FLAGS, "ipvlan")?,
-            )),
-            other => {
-                let allowed = "unrecognized subnet flatMode: write macvlan or ipvlan";
-                Err(Wrong::new(FLAT_MODE, other, allowed))
-            }
+            Ok(LinkKind::Macvlan(mode))
+        }
+        "ipvlan" => Ok(LinkKind::Ipvlan(
+            choice(MODE, &spec.mode, &IPVLAN_MODES, "ipvlan")?,
+            choice(FLAG, &spec.ipvlan_flag, &IPVLAN_FLAGS, "ipvlan")?,
+        )),
+        other => {
+            let allowed = "unrecognized subnet flatMode: write macvlan or ipvlan";
+            Err(Wrong::new(FLAT_MODE, other, allowed))
         }
     }
+}
 
-    /// `macvlan` or `ipvlan`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Macvlan(_) => "macvlan",
-            Self::Ipvlan(..) => "ipvlan",
-        }
-    }
-
-    /// The value of `spec.mode` that means this, never empty.
-    pub fn mode(self) -> &'static str {
-        match self {
-            Self::Macvlan(mode) => name_of(&MACVLAN_MODES, mode),
-            Self::Ipvlan(mode, _) => name_of(&IPVLAN_MODES, mode),
-        }
-    }
-
-    /// The value of `spec.ipvlanFlag` that means this; `None` for macvlan.
-    pub fn ipvlan_flag(self) -> Option<&'static str> {
-        match self {
-            Self::Macvlan(_) => None,
-            Self::Ipvlan(_, flag) => Some(name_of(&IPVLAN_FLAGS, flag)),
-        }
+/// The value of `spec.mode` that means this, never empty.
+pub fn mode_name(kind: LinkKind) -> &'static str {
+    match kind {
+        LinkKind::Macvlan(mode) => name_of(&MACVLAN_MODES, mode),
+        LinkKind::Ipvlan(mode, _) => name_of(&IPVLAN_MODES, mode),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use fipd_cni::attachment::LinkKind;
 use fipd_core::{AddressError, AddressSpec, Ends, EndsOf, Family, PoolSpec, Span};
 use fipd_crds::{
     flat_network::{FlatNetworkSubnetSpec, FlatRange, RouteSettings, names::NAMESPACE},
@@ -11,7 +12,7 @@ use ipnet::IpNet;
 
 use super::{
     super::{Wrong, pool::canonical},
-    link::{self, FlatMode},
+    link,
     routes::{self, SubnetRoute},
     spans, spelling,
 };
@@ -30,7 +31,7 @@ const ENTRIES: usize = 1_000;
 /// A subnet whose fields are as they must be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlatSubnet {
-    pub mode: FlatMode,
+    pub kind: LinkKind,
     /// Interface of the nodes.
     pub master: String,
     /// VLAN on it; 0: none.
@@ -61,7 +62,7 @@ impl FlatSubnet {
     pub fn read(raw: &FlatNetworkSubnetSpec) -> Result<Self, Wrong> {
         let current = spelling::current(raw);
         let spec = current.as_ref().unwrap_or(raw);
-        let mode = FlatMode::read(spec)?;
+        let kind = link::kind(spec)?;
         let cidr = cidr(&spec.cidr)?;
         let gateway = match spec.gateway.as_str() {
             "" => None,
@@ -71,7 +72,7 @@ impl FlatSubnet {
         let routes = routes::read(&spec.routes, &cidr)?;
         let vlan = link::vlan(spec)?;
         Ok(Self {
-            mode,
+            kind,
             master: link::master(spec)?,
             vlan,
             gateway,

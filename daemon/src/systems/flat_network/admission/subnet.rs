@@ -112,7 +112,7 @@ impl SubnetWrite {
 
 /// Whether its pods are on another interface, or made in another way.
 fn is_elsewhere(before: &FlatSubnet, after: &FlatSubnet) -> bool {
-    let place = |one: &FlatSubnet| (one.interface(), one.mode.as_str(), one.cidr);
+    let place = |one: &FlatSubnet| (one.interface(), one.kind.as_str(), one.cidr);
     place(before) != place(after)
 }
 

@@ -40,7 +40,7 @@ pub fn link(subnet: &FlatSubnet) -> AcceptedLink {
     AcceptedLink {
         master: subnet.master.clone(),
         vlan: subnet.vlan.into(),
-        flat_mode: subnet.mode.as_str().to_owned(),
+        flat_mode: subnet.kind.as_str().to_owned(),
     }
 }
 

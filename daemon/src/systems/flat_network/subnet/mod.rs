@@ -36,7 +36,9 @@ use crate::{
         store::{Key, Objects},
     },
     validation::{
-        flat_network::{clash, labels, pools, spans, spelling, subnet::FlatSubnet},
+        flat_network::{
+            clash, labels, link::mode_name, pools, spans, spelling, subnet::FlatSubnet,
+        },
         mirror::MirrorOf,
     },
 };
@@ -107,8 +109,8 @@ impl SubnetLabels {
         Self {
             master: Some(labels::name(&subnet.master)),
             vlan: Some(subnet.vlan.to_string()),
-            flat_mode: Some(subnet.mode.as_str().to_owned()),
-            mode: Some(subnet.mode.mode().to_owned()),
+            flat_mode: Some(subnet.kind.as_str().to_owned()),
+            mode: Some(mode_name(subnet.kind).to_owned()),
         }
     }
 }

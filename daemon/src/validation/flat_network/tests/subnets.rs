@@ -1,9 +1,9 @@
 use std::net::IpAddr;
 
+use fipd_cni::attachment::{IpvlanFlag, IpvlanMode, LinkKind, MacvlanMode};
 use serde_json::{Value, json};
 
 use super::{super::*, is_wrong, read, subnet};
-use link::{FlatMode, IpvlanFlag, IpvlanMode, MacvlanMode};
 
 fn address(text: &str) -> IpAddr {
     text.parse().unwrap()
@@ -188,16 +188,12 @@ fn a_good_subnet_is_read_in_either_spelling() {
     let four = subnet(json!({ "cidr": "192.168.1.7/24", "vlan": 0 }));
     assert_eq!(four.cidr.to_string(), "192.168.1.0/24");
     assert_eq!(
-        (four.mode, &*four.interface()),
-        (FlatMode::Macvlan(MacvlanMode::Bridge), "eth0")
+        (four.kind, &*four.interface()),
+        (LinkKind::Macvlan(MacvlanMode::Bridge), "eth0")
     );
     assert_eq!(
-        (
-            four.mode.as_str(),
-            four.mode.mode(),
-            four.mode.ipvlan_flag()
-        ),
-        ("macvlan", "bridge", None)
+        (four.kind.as_str(), link::mode_name(four.kind)),
+        ("macvlan", "bridge")
     );
     let old = subnet(json!({
         "flatMode": "ipvlan", "mode": "l3s", "master": "enp65s0f0",
@@ -205,8 +201,8 @@ fn a_good_subnet_is_read_in_either_spelling() {
         "routes": [{ "interface": "eth1", "destination": "10.9.9.9/8", "gateway": "10.1.2.9", "priority": 7 }],
     }));
     assert_eq!(
-        old.mode,
-        FlatMode::Ipvlan(IpvlanMode::L3s, IpvlanFlag::Bridge)
+        old.kind,
+        LinkKind::Ipvlan(IpvlanMode::L3s, IpvlanFlag::Bridge)
     );
     assert_eq!(old.interface(), "enp65s0f0.10");
     let [route] = old.routes.as_slice() else {

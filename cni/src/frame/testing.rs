@@ -1,19 +1,19 @@
-//! Frames as others send them.
+//! Frames as others send them, for tests.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+pub use etherparse::ArpOperation;
 use etherparse::{
-    ArpEthIpv4Packet, ArpOperation, EtherType, Ethernet2Header, IpNumber, Ipv6Header,
-    checksum::Sum16BitWords,
+    ArpEthIpv4Packet, EtherType, Ethernet2Header, IpNumber, Ipv6Header, checksum::Sum16BitWords,
 };
 
 use super::Mac;
 
-pub(super) const OWN: Mac = Mac([2, 0, 0, 0, 0, 1]);
-pub(super) const SQUATTER: Mac = Mac([2, 0, 0, 0, 0, 2]);
+pub const OWN: Mac = Mac([2, 0, 0, 0, 0, 1]);
+pub const SQUATTER: Mac = Mac([2, 0, 0, 0, 0, 2]);
 
 /// The least that Ethernet sends.
-pub(super) fn padded(mut frame: Vec<u8>) -> Vec<u8> {
+pub fn padded(mut frame: Vec<u8>) -> Vec<u8> {
     frame.resize(frame.len().max(60) + 4, 0xaa);
     frame
 }
@@ -27,7 +27,7 @@ fn ethernet(destination: [u8; 6], ether_type: EtherType) -> [u8; 14] {
     header.to_bytes()
 }
 
-pub(super) fn arp_packet(
+pub fn arp_packet(
     operation: ArpOperation,
     sender: Mac,
     from: Ipv4Addr,
@@ -46,7 +46,7 @@ pub(super) fn arp_packet(
 /// A packet of ICMPv6 with a good checksum.
 fn icmp_packet(hop_limit: u8, source: Ipv6Addr, destination: Ipv6Addr, body: &[u8]) -> Vec<u8> {
     let ip = Ipv6Header {
-        payload_length: u16::try_from(body.len()).unwrap(),
+        payload_length: body.len() as u16,
         next_header: IpNumber::IPV6_ICMP,
         hop_limit,
         source: source.octets(),
@@ -67,14 +67,14 @@ fn icmp_packet(hop_limit: u8, source: Ipv6Addr, destination: Ipv6Addr, body: &[u
 }
 
 /// A Neighbor Solicitation of the squatter.
-pub(super) fn solicitation(source: Ipv6Addr, destination: Ipv6Addr, rest: &[u8]) -> Vec<u8> {
+pub fn solicitation(source: Ipv6Addr, destination: Ipv6Addr, rest: &[u8]) -> Vec<u8> {
     let body = [&[135, 0, 0, 0, 0, 0, 0, 0], rest].concat();
     icmp_packet(255, source, destination, &body)
 }
 
 /// A Neighbor Advertisement of the squatter.
 #[derive(Clone, Copy)]
-pub(super) struct Advertisement<'a> {
+pub struct Advertisement<'a> {
     pub target: Ipv6Addr,
     pub destination: Ipv6Addr,
     pub hop_limit: u8,

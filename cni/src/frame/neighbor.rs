@@ -1,4 +1,5 @@
-//! Duplicate address detection of IPv6, by RFC 4862, section 5.4, with the checks of RFC 4861, section 7.1. Pure.
+//! Duplicate address detection of IPv6, by RFC 4862, section 5.4, with the checks of RFC 4861, section 7.1, and unsolicited
+//! advertisements of that, section 7.2.6. Pure.
 
 use std::net::Ipv6Addr;
 
@@ -6,21 +7,21 @@ use etherparse::{
     EtherType, Ethernet2Header, Ethernet2Slice, Icmpv6Header, Icmpv6Slice, Icmpv6Type, IpNumber,
     Ipv6Header, Ipv6HeaderSlice,
     checksum::Sum16BitWords,
-    icmpv6::{Icmpv6PayloadSlice, NdpOptionSlice, TYPE_NEIGHBOR_SOLICITATION},
+    icmpv6::{Icmpv6PayloadSlice, NdpOptionSlice, NeighborAdvertisementHeader},
 };
 
 use super::Mac;
 
 /// Routers forward nothing of this hop limit, and it cannot be reached through them.
 const HOP_LIMIT: u8 = 255;
-/// Of a Neighbor Solicitation without options: its header and the target.
-const SOLICITATION_LEN: u16 = 24;
+/// The option with the MAC of the target, and its length of eight bytes.
+const TARGET_MAC: [u8; 2] = [2, 1];
 /// Of RFC 4291, section 2.7.1, without the last three bytes.
 const SOLICITED_NODE: [u8; 13] = [0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff];
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 
 /// The group that everybody with this address listens to.
-fn solicited_node(address: Ipv6Addr) -> Ipv6Addr {
+pub fn solicited_node(address: Ipv6Addr) -> Ipv6Addr {
     let mut group = address.octets();
     group[..SOLICITED_NODE.len()].copy_from_slice(&SOLICITED_NODE);
     group.into()
@@ -39,33 +40,57 @@ pub(super) fn groups(address: Ipv6Addr) -> [Mac; 2] {
 
 /// A Neighbor Solicitation for `address`, from nobody's address and without options.
 pub(super) fn probe(own: Mac, address: Ipv6Addr) -> Vec<u8> {
-    let group = solicited_node(address);
+    let solicitation = Icmpv6Type::NeighborSolicitation;
+    let ends = (Ipv6Addr::UNSPECIFIED, solicited_node(address));
+    to_group(own, ends, solicitation, &address.octets())
+}
+
+/// A Neighbor Advertisement that nobody asked for: all nodes shall remember that `address` is at `own`.
+pub(super) fn announcement(own: Mac, address: Ipv6Addr) -> Vec<u8> {
+    let flags = NeighborAdvertisementHeader {
+        router: false,
+        solicited: false,
+        r#override: true,
+    };
+    let rest = [&address.octets()[..], &TARGET_MAC, &own.0].concat();
+    let advertisement = Icmpv6Type::NeighborAdvertisement(flags);
+    to_group(own, (address, ALL_NODES), advertisement, &rest)
+}
+
+/// A message to a group: `rest` follows its first eight bytes.
+fn to_group(
+    own: Mac,
+    (source, group): (Ipv6Addr, Ipv6Addr),
+    message: Icmpv6Type,
+    rest: &[u8],
+) -> Vec<u8> {
     let ethernet = Ethernet2Header {
         source: own.0,
         destination: ethernet_group(group).0,
         ether_type: EtherType::IPV6,
     };
+    let mut icmp = Icmpv6Header {
+        icmp_type: message,
+        checksum: 0,
+    };
     let ip = Ipv6Header {
-        payload_length: SOLICITATION_LEN,
+        payload_length: (icmp.header_len() + rest.len()) as u16,
         next_header: IpNumber::IPV6_ICMP,
         hop_limit: HOP_LIMIT,
-        source: Ipv6Addr::UNSPECIFIED.octets(),
+        source: source.octets(),
         destination: group.octets(),
         ..Ipv6Header::default()
     };
     let sum = Sum16BitWords::new()
         .add_16bytes(ip.source)
         .add_16bytes(ip.destination)
-        .add_2bytes(SOLICITATION_LEN.to_be_bytes())
+        .add_2bytes(ip.payload_length.to_be_bytes())
         .add_2bytes([0, IpNumber::IPV6_ICMP.0])
-        .add_2bytes([TYPE_NEIGHBOR_SOLICITATION, 0])
-        .add_16bytes(address.octets());
-    let icmp = Icmpv6Header {
-        icmp_type: Icmpv6Type::NeighborSolicitation,
-        checksum: sum.ones_complement().to_be(),
-    };
+        .add_slice(&icmp.to_bytes())
+        .add_slice(rest);
+    icmp.checksum = sum.ones_complement().to_be();
     let (ethernet, ip, icmp) = (ethernet.to_bytes(), ip.to_bytes(), icmp.to_bytes());
-    [&ethernet[..], &ip, &icmp, &address.octets()].concat()
+    [&ethernet[..], &ip, &icmp, rest].concat()
 }
 
 /// Who uses `address` or probes for it, by this frame. Frames that are malformed say nothing.
@@ -123,7 +148,7 @@ fn target_mac(option: NdpOptionSlice<'_>) -> Option<Mac> {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::test_frames::*, *};
+    use super::{super::testing::*, *};
 
     fn address() -> Ipv6Addr {
         "2001:db8::12:3456".parse().unwrap()
@@ -153,6 +178,23 @@ mod tests {
         assert_eq!(seen(&expected), None, "our own, sent back");
         let groups = groups(address()).map(|mac| mac.to_string());
         assert_eq!(groups, ["33:33:00:00:00:01", "33:33:ff:12:34:56"]);
+    }
+
+    #[test]
+    fn an_announcement_is_the_frame_of_the_rfc() {
+        #[rustfmt::skip]
+        let expected = [
+            0x33, 0x33, 0, 0, 0, 1, 2, 0, 0, 0, 0, 1, 0x86, 0xdd,
+            0x60, 0, 0, 0, 0, 32, 58, 255,
+            0x20, 1, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x12, 0x34, 0x56,
+            0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1,
+            // By hand: ~(2 * (2001 + 0db8 + 0012 + 3456) + ff02 + 0001 + 0020 + 003a + 8800 + 2000 + 0201 + 0200 + 0001).
+            136, 0, 0x90, 0x5c, 0x20, 0, 0, 0,
+            0x20, 1, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x12, 0x34, 0x56,
+            2, 1, 2, 0, 0, 0, 0, 1,
+        ];
+        assert_eq!(announcement(OWN, address()), expected);
+        assert_eq!(seen(&expected), Some(OWN), "this host itself");
     }
 
     #[test]

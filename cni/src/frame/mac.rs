@@ -14,6 +14,13 @@ pub struct Mac(pub [u8; 6]);
 
 impl Mac {
     pub const BROADCAST: Self = Self([0xff; 6]);
+
+    /// One that a single card can have: neither of a group nor zero.
+    pub fn of_station(text: &str) -> Option<Self> {
+        let mac: Self = text.parse().ok()?;
+        let is_group = mac.0[0] & 1 == 1;
+        (!is_group && mac.0 != [0; 6]).then_some(mac)
+    }
 }
 
 /// The text is not a MAC address.
@@ -76,6 +83,15 @@ mod tests {
         ];
         for text in bad {
             assert_eq!(text.parse::<Mac>(), Err(InvalidMac(text.to_owned())));
+        }
+    }
+
+    #[test]
+    fn a_card_has_neither_the_mac_of_a_group_nor_zero() {
+        let mac = Mac([2, 0, 0, 0, 0, 10]);
+        assert_eq!(Mac::of_station("02:00:00:00:00:0a"), Some(mac));
+        for wrong in ["01:00:00:00:00:01", "00:00:00:00:00:00", "02:00:00:00:00"] {
+            assert_eq!(Mac::of_station(wrong), None, "{wrong}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! ARP probes and what answers them, by RFC 5227, section 2.1.1. Pure.
+//! ARP probes, what answers them, and announcements, by RFC 5227. Pure.
 
 use std::net::Ipv4Addr;
 
@@ -8,8 +8,17 @@ use etherparse::{
 
 use super::Mac;
 
-/// Asks everybody who has `address`, without an address of our own that others might remember.
+/// Asks everybody who has `address`, without an address of our own that others might remember: section 2.1.1.
 pub(super) fn probe(own: Mac, address: Ipv4Addr) -> Vec<u8> {
+    request(own, Ipv4Addr::UNSPECIFIED, address)
+}
+
+/// Has everybody remember that `address` is at `own`: section 2.3.
+pub(super) fn announcement(own: Mac, address: Ipv4Addr) -> Vec<u8> {
+    request(own, address, address)
+}
+
+fn request(own: Mac, sender: Ipv4Addr, target: Ipv4Addr) -> Vec<u8> {
     let ethernet = Ethernet2Header {
         source: own.0,
         destination: Mac::BROADCAST.0,
@@ -18,9 +27,9 @@ pub(super) fn probe(own: Mac, address: Ipv4Addr) -> Vec<u8> {
     let arp = ArpEthIpv4Packet {
         operation: ArpOperation::REQUEST,
         sender_mac: own.0,
-        sender_ipv4: Ipv4Addr::UNSPECIFIED.octets(),
+        sender_ipv4: sender.octets(),
         target_mac: [0; 6],
-        target_ipv4: address.octets(),
+        target_ipv4: target.octets(),
     };
     [&ethernet.to_bytes()[..], &arp.to_bytes()[..]].concat()
 }
@@ -48,7 +57,7 @@ pub(super) fn conflict(own: Mac, address: Ipv4Addr, frame: &[u8]) -> Option<Mac>
 
 #[cfg(test)]
 mod tests {
-    use super::{super::test_frames::*, *};
+    use super::{super::testing::*, *};
 
     const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 5);
     const OTHER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 6);
@@ -58,9 +67,9 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_is_the_frame_of_the_rfc() {
+    fn a_probe_and_an_announcement_are_the_frames_of_the_rfc() {
         #[rustfmt::skip]
-        let expected = [
+        let mut expected = [
             0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 0, 0, 0, 0, 1, 0x08, 0x06,
             0, 1, 0x08, 0x00, 6, 4, 0, 1,
             2, 0, 0, 0, 0, 1, 0, 0, 0, 0,
@@ -68,6 +77,8 @@ mod tests {
         ];
         assert_eq!(probe(OWN, ADDRESS), expected);
         assert_eq!(seen(&probe(OWN, ADDRESS)), None, "our own, sent back");
+        expected[28..32].copy_from_slice(&ADDRESS.octets());
+        assert_eq!(announcement(OWN, ADDRESS), expected);
     }
 
     #[test]
