@@ -1,5 +1,5 @@
-//! fipd's CNI plugin without Kubernetes: the real plugin and the real daemon on a host of the test's own, called as a runtime
-//! calls them and by `cnitool`. Numbers of rows and of defects are those of the contract.
+//! fipd's CNI plugin: the real plugin and the real daemon on a host of the test's own, called as a runtime calls them and by
+//! `cnitool`; mostly without Kubernetes. Numbers of rows and of defects are those of the contract.
 
 #![expect(
     clippy::unwrap_used,
@@ -11,8 +11,12 @@
 mod environment;
 #[path = "cni/failures.rs"]
 mod failures;
+#[path = "cni/pods.rs"]
+mod pods;
 #[path = "cni/random.rs"]
 mod random;
+#[path = "cni/takeover.rs"]
+mod takeover;
 #[path = "cni/tool.rs"]
 mod tool;
 #[path = "cni/verbs.rs"]
@@ -23,7 +27,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use fipd_tests::testbed::{
-    CniBed, CniCall, MASTER, SEGMENT_V4, SEGMENT_V6, on_a_host, wait_until, with_previous,
+    Called, CniBed, CniCall, MASTER, SEGMENT_V4, SEGMENT_V6, on_a_host, wait_until, with_previous,
 };
 use serde_json::{Value, json};
 
@@ -64,26 +68,45 @@ fn configured(interfaces: &[Value]) -> BTreeSet<String> {
         .collect()
 }
 
+/// What the plugin has made in a container.
+async fn attached(bed: &CniBed, container: &str) -> Result<Vec<Value>> {
+    let mut all = bed.host.interfaces(container).await?;
+    all.retain(|one| one["linkinfo"]["info_kind"] != "veth");
+    Ok(all)
+}
+
 /// That ledger, containers and host agree: whoever is live has its addresses, and nobody else has anything.
 async fn agree(bed: &CniBed, live: &Live, others: &[String]) -> Result<()> {
+    agree_beside(bed, live, others, &BTreeSet::new()).await
+}
+
+/// The same where pods have these addresses, attached or not.
+async fn agree_beside(
+    bed: &CniBed,
+    live: &Live,
+    others: &[String],
+    of_pods: &BTreeSet<String>,
+) -> Result<()> {
     let leased: BTreeSet<String> = bed.allocated().await?.into_keys().collect();
-    let expected: BTreeSet<String> = live.values().flatten().cloned().collect();
-    ensure!(leased == expected, "leased {leased:?}, live {live:?}");
+    let given = live.values().flatten().chain(of_pods);
+    let expected: BTreeSet<String> = given.cloned().collect();
+    ensure!(
+        leased == expected,
+        "leased {leased:?}, live {live:?}, of pods {of_pods:?}"
+    );
     for (container, addresses) in live {
-        let found = configured(&bed.host.interfaces(container).await?);
+        let found = configured(&attached(bed, container).await?);
         let given = addresses.iter().cloned().collect();
         ensure!(found == given, "{container}: {found:?}, given {given:?}");
     }
     for container in others {
-        let left = bed.host.interfaces(container).await?;
+        let left = attached(bed, container).await?;
         ensure!(left.is_empty(), "left in {container}: {left:?}");
     }
     let links = bed.host.run("ip -json link").await?;
     let links: Vec<Value> = serde_json::from_str(&links)?;
-    let names: BTreeSet<_> = links
-        .iter()
-        .filter_map(|one| one["ifname"].as_str())
-        .collect();
+    let names = links.iter().filter_map(|one| one["ifname"].as_str());
+    let names: BTreeSet<_> = names.filter(|name| !pods::is_pod(name)).collect();
     ensure!(
         names == BTreeSet::from(["lo", MASTER]),
         "on the host: {names:?}"

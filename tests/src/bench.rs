@@ -7,6 +7,8 @@ mod appliance;
 mod cluster_api;
 mod clusters;
 mod cni;
+mod cni_node;
+mod cni_pods;
 mod decision;
 mod durable;
 mod figure;

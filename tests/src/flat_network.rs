@@ -1,6 +1,9 @@
 //! A cluster with pods on flat networks, for tests: subnets, pods and their addresses as JSON, and a stand-in for the CNI plugin.
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -12,10 +15,11 @@ use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 
+use crate::process::Process;
 use crate::scenario::write_kubeconfig;
 use crate::testbed::{
-    ClustersOfTest, ControlPlane, ControlPlaneOptions, Fipd, FipdOptions, RESTRICTED_USER,
-    SharedClusters, SharedSite, TestFipd, wait_until,
+    ClustersOfTest, ControlPlane, ControlPlaneOptions, Fipd, FipdOptions, Node, RESTRICTED_USER,
+    SERVICE_ADDRESS, SharedClusters, SharedSite, TestFipd, fipd_binary, wait_until, with_server,
 };
 
 const GROUP: &str = "flatnetwork.pandaria.io";
@@ -62,13 +66,13 @@ impl PodCluster {
 
     async fn prepare_as(&self, kubeconfig: &str, settings: &str) -> Result<Fipd> {
         let mut fipd = Fipd::prepare(FipdOptions::default()).await?;
-        write_kubeconfig(&fipd, "pods", kubeconfig)?;
-        let text = format!(
-            "[[cluster]]\nname = \"pods\"\nkubeconfig = \"pods.kubeconfig\"\nsystems = [\"flat-network\"]\n\
-             [cluster.flat-network]\n{settings}\n"
-        );
-        fipd.write_config(&text)?;
+        configure(&mut fipd, kubeconfig, settings)?;
         Ok(fipd)
+    }
+
+    /// Has a fipd, which may do everything, serve this cluster from its next start on.
+    pub fn configure_admin(&self, fipd: &mut Fipd, settings: &str) -> Result<()> {
+        configure(fipd, self.0.kubeconfig_yaml(), settings)
     }
 
     pub async fn objects(&self) -> Result<FlatObjects> {
@@ -95,6 +99,60 @@ impl SharedClusters for PodCluster {
         self.prepare_as(&self.0.kubeconfig_of(RESTRICTED_USER), settings)
             .await
     }
+}
+
+fn configure(fipd: &mut Fipd, kubeconfig: &str, settings: &str) -> Result<()> {
+    write_kubeconfig(fipd, "pods", kubeconfig)?;
+    let text = format!(
+        "[[cluster]]\nname = \"pods\"\nkubeconfig = \"pods.kubeconfig\"\nsystems = [\"flat-network\"]\n\
+         [cluster.flat-network]\n{settings}\n"
+    );
+    fipd.write_config(&text)
+}
+
+/// Starts fipd on a node, where it decides nothing. `fipd` is the program there, `folder` has its files, and its sockets are
+/// `fipd.sock` and `cni.sock` in `run`.
+pub fn start_agent(
+    mut fipd: Command,
+    node: &str,
+    kubeconfig: &str,
+    folder: &Path,
+    run: &Path,
+) -> Result<Process> {
+    fs::write(folder.join("agent.kubeconfig"), kubeconfig)?;
+    let config = format!(
+        "role = \"agent\"\n[host]\nnode = {node:?}\n[[cluster]]\nname = \"pods\"\n\
+         kubeconfig = \"agent.kubeconfig\"\nsystems = [\"flat-network\"]\n"
+    );
+    let path = folder.join("agent.toml");
+    fs::write(&path, config)?;
+    fipd.args(["serve", "--config"]).arg(path);
+    fipd.arg("--data-dir").arg(folder.join("agent"));
+    fipd.arg("--socket").arg(run.join("fipd.sock"));
+    fipd.arg("--cni-socket").arg(run.join("cni.sock"));
+    Process::spawn("the agent", fipd, &folder.join("agent.log"))
+}
+
+/// The same on a node of the cluster, once it listens for plugins where they look for it.
+pub async fn start_agent_on(node: &Node, name: &str, kubeconfig: &str) -> Result<Process> {
+    let server = format!("https://{SERVICE_ADDRESS}:443");
+    let kubeconfig = with_server(kubeconfig, &server);
+    node.run("mkdir -p /run/fipd /var/lib/fipd").await?;
+    let fipd = node.command(&fipd_binary().await?);
+    let run = Path::new("/run/fipd");
+    let agent = start_agent(fipd, name, &kubeconfig, node.directory(), run)?;
+    wait_until("the agent listens for plugins", DEADLINE, || async {
+        if let Err(ended) = agent.still_running() {
+            return Ok(Err(ended));
+        }
+        match node.run("test -S /run/fipd/cni.sock").await {
+            Ok(_) => Ok(Ok(())),
+            Err(error) => Err(error),
+        }
+    })
+    .await
+    .with_context(|| agent.log_tail())??;
+    Ok(agent)
 }
 
 fn namespace(name: &str) -> String {
@@ -170,6 +228,32 @@ impl FlatObjects {
             made.map_err(|error| format!("{error:#}"))
         });
         made.await
+    }
+
+    /// A pod with its address as the original's operator leaves them; the pod's UID.
+    pub async fn make_original(
+        &self,
+        path: &str,
+        subnet: &str,
+        address: &str,
+        mac: &str,
+    ) -> Result<String> {
+        let (_, name) = self.at("Pod", path)?;
+        let uid = self.pod(path, subnet, "auto", json!({})).await?;
+        let owner = json!([{
+            "apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid, "controller": true,
+        }]);
+        let object = json!({
+            "metadata": {
+                "ownerReferences": owner, "labels": { "subnet": subnet },
+                "finalizers": ["wrangler.cattle.io/rancher-flat-network-ip-remove"],
+            },
+            "spec": { "subnet": subnet, "podId": uid },
+        });
+        self.make(IP, path, object).await?;
+        let status = json!({ "phase": "Active", "addr": address, "mac": mac });
+        self.merge_status(IP, path, status).await?;
+        Ok(uid)
     }
 
     pub async fn get(&self, kind: &str, path: &str) -> Result<Option<Value>> {

@@ -56,6 +56,16 @@ impl Process {
         &self.name
     }
 
+    /// Resident memory in KiB.
+    pub fn resident_kib(&self) -> Result<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid()))?;
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:"))
+            .context("VmRSS in /proc")?;
+        Ok(line.trim().trim_end_matches("kB").trim().parse()?)
+    }
+
     /// Its process id.
     pub fn pid(&self) -> u32 {
         self.pid

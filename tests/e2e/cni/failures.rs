@@ -3,6 +3,8 @@
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixListener;
 
+use anyhow::bail;
+use fipd_tests::alerts::{alerts, holding};
 use futures::future::join_all;
 
 use super::*;
@@ -142,6 +144,32 @@ fn a_full_pool_is_named_and_status_says_so() {
         let result = bed.call("ADD", "c3", &conf).await?.result()?;
         live.insert("c3".to_owned(), given(&result));
         wait_agree(bed, &live, &["c1".to_owned()]).await
+    });
+}
+
+#[test]
+fn a_plugin_that_keeps_failing_is_alerted_by_its_verb_and_code() {
+    on_host(async |bed| {
+        bed.host.make_container("c1").await?;
+        let before = bed.fipd.get("/metrics").await?.body;
+        let alert = alerts("FipdCni")?["FipdCniFailing"].clone();
+        let firing_after = async |failures: usize| {
+            for _ in 0..failures {
+                let called = bed.call("ADD", "c1", &bed.conf(&["lan5"])).await?;
+                called.error()?;
+            }
+            let now = bed.fipd.get("/metrics").await?.body;
+            holding(&alert, &before, &now)
+        };
+        let early = firing_after(5).await?;
+        ensure!(early.is_empty(), "{early:?}");
+        let firing = firing_after(1).await?;
+        let [series] = firing.as_slice() else {
+            bail!("{firing:?}");
+        };
+        let labels = ["verb=\"ADD\"", "code=\"7\""];
+        ensure!(labels.iter().all(|one| series.contains(one)), "{series}");
+        Ok(())
     });
 }
 

@@ -1,9 +1,13 @@
-//! Random verbs with the daemon and the plugin killed at random and the host rebooted: ledger, containers and host agree at the end.
+//! Random verbs with the daemon and the plugin killed at random and the host rebooted: ledger, containers, host and API agree at
+//! the end. Some of the containers are pods.
 
+use super::pods::{Pods, is_pod};
 use super::*;
 
-/// Containers, so that most verbs meet one that is attached.
-const CONTAINERS: u32 = 12;
+/// So many that most verbs meet one that is attached: on pools, and pods.
+const CONTAINERS: [&str; 12] = [
+    "c0", "c1", "c2", "c3", "c4", "c5", "c6", "c7", "p0", "p1", "p2", "p3",
+];
 /// Verbs between two looks at everything.
 const BETWEEN_LOOKS: u32 = 50;
 
@@ -31,7 +35,9 @@ enum Known {
 
 struct Random {
     dice: Dice,
+    /// Of containers on pools.
     conf: Value,
+    pods: Pods,
     all: BTreeMap<String, Known>,
     /// What was done, for the message.
     done: BTreeMap<&'static str, u32>,
@@ -51,9 +57,36 @@ impl Random {
     }
 
     fn container(&mut self) -> (String, Known) {
-        let name = format!("c{}", self.dice.roll(CONTAINERS));
-        let known = self.all.get(&name).cloned();
-        (name, known.unwrap_or(Known::Detached))
+        let sides = u32::try_from(CONTAINERS.len()).unwrap();
+        let name = CONTAINERS[self.dice.roll(sides) as usize];
+        let known = self.all.get(name).cloned();
+        (name.to_owned(), known.unwrap_or(Known::Detached))
+    }
+
+    fn conf_of(&self, name: &str) -> Value {
+        match is_pod(name) {
+            true => self.pods.conf.clone(),
+            false => self.conf.clone(),
+        }
+    }
+
+    async fn call_of(
+        &mut self,
+        bed: &CniBed,
+        verb: &str,
+        name: &str,
+        conf: &Value,
+    ) -> Result<CniCall> {
+        match is_pod(name) {
+            true => self.pods.call_of(bed, verb, name, conf).await,
+            false => Ok(bed.call_of(verb, name, conf)),
+        }
+    }
+
+    async fn call(&mut self, bed: &CniBed, verb: &str, name: &str) -> Result<Called> {
+        let conf = self.conf_of(name);
+        let call = self.call_of(bed, verb, name, &conf).await?;
+        bed.host.call(&call).await
     }
 
     async fn step(&mut self, bed: &mut CniBed) -> Result<()> {
@@ -74,8 +107,9 @@ impl Random {
             Known::Detached => self.add(bed, &name).await,
             Known::Attached(result) if self.dice.roll(2) == 0 => {
                 self.count("CHECK");
-                let conf = with_previous(&self.conf, &result);
-                bed.call("CHECK", &name, &conf).await?.result().map(drop)
+                let conf = with_previous(&self.conf_of(&name), &result);
+                let call = self.call_of(bed, "CHECK", &name, &conf).await?;
+                bed.host.call(&call).await?.result().map(drop)
             }
             Known::Attached(_) | Known::Unknown => self.del(bed, &name).await,
         }
@@ -83,11 +117,16 @@ impl Random {
 
     async fn add(&mut self, bed: &CniBed, name: &str) -> Result<()> {
         self.count("ADD");
-        let called = bed.call("ADD", name, &self.conf).await?;
+        let called = self.call(bed, "ADD", name).await?;
         let known = match called.code {
-            Some(0) => Known::Attached(called.result()?),
+            Some(0) => {
+                if is_pod(name) {
+                    self.count("pod attached");
+                }
+                Known::Attached(called.result()?)
+            }
             _ => {
-                // Only a daemon that is away is a reason.
+                // Only what is not there yet or any more is a reason: the daemon, or a pod's address.
                 called.failed_with(11)?;
                 Known::Unknown
             }
@@ -96,10 +135,13 @@ impl Random {
         Ok(())
     }
 
-    /// It always succeeds.
+    /// It always succeeds. A pod mostly ends with it, and else is attached once more.
     async fn del(&mut self, bed: &CniBed, name: &str) -> Result<()> {
         self.count("DEL");
-        bed.call("DEL", name, &self.conf).await?.result()?;
+        self.call(bed, "DEL", name).await?.result()?;
+        if is_pod(name) && self.dice.roll(3) != 0 {
+            self.pods.delete(name).await?;
+        }
         self.all.insert(name.to_owned(), Known::Detached);
         Ok(())
     }
@@ -113,7 +155,8 @@ impl Random {
             "DEL"
         };
         self.count("kill of the plugin");
-        let call = bed.call_of(verb, &name, &self.conf);
+        let conf = self.conf_of(&name);
+        let call = self.call_of(bed, verb, &name, &conf).await?;
         let after = Duration::from_micros(u64::from(self.dice.roll(20_000)));
         bed.host.call_and_kill(&call, after).await?;
         self.all.insert(name, Known::Unknown);
@@ -123,11 +166,14 @@ impl Random {
     /// The runtime lists what it knows to be attached.
     async fn garbage(&mut self, bed: &CniBed) -> Result<()> {
         self.count("GC");
-        let valid = self.live().into_keys();
-        let valid = valid.map(|name| json!({ "containerID": name, "ifname": "eth0" }));
-        let mut conf = self.conf.clone();
-        conf["cni.dev/valid-attachments"] = valid.collect();
-        bed.host.call(&CniCall::new("GC", &conf)).await?.result()?;
+        let live = self.live();
+        for (ifname, pods) in [("eth0", false), ("eth1", true)] {
+            let valid = live.keys().filter(|name| is_pod(name) == pods);
+            let valid = valid.map(|name| json!({ "containerID": name, "ifname": ifname }));
+            let mut conf = if pods { &self.pods.conf } else { &self.conf }.clone();
+            conf["cni.dev/valid-attachments"] = valid.collect();
+            bed.host.call(&CniCall::new("GC", &conf)).await?.result()?;
+        }
         Ok(())
     }
 
@@ -142,7 +188,7 @@ impl Random {
                 Known::Attached(_) | Known::Unknown => self.del(bed, &name).await?,
             }
         }
-        bed.fipd.restart().await
+        self.pods.restart(bed).await
     }
 
     /// The daemon is killed in the middle of a verb.
@@ -160,7 +206,9 @@ impl Random {
             tokio::time::sleep(after).await;
             nix::sys::signal::kill(pid, nix::sys::signal::SIGKILL)
         };
-        let (called, killed) = futures::join!(bed.call(verb, &name, &self.conf), kill);
+        let conf = self.conf_of(&name);
+        let call = self.call_of(bed, verb, &name, &conf).await?;
+        let (called, killed) = futures::join!(bed.host.call(&call), kill);
         killed?;
         let called = called?;
         let known = match (verb, called.code) {
@@ -169,7 +217,7 @@ impl Random {
             _ => Known::Unknown,
         };
         self.all.insert(name, known);
-        bed.fipd.restart().await
+        self.pods.restart(bed).await
     }
 
     /// All namespaces are gone, what is on the disk is not. The runtime then deletes what it had, or lists nothing.
@@ -180,7 +228,7 @@ impl Random {
         for name in &names {
             bed.host.remove_container(name).await?;
         }
-        bed.fipd.restart().await?;
+        self.pods.restart(bed).await?;
         if self.dice.roll(2) == 0 {
             for name in &names {
                 if self.all[name] != Known::Detached {
@@ -190,9 +238,16 @@ impl Random {
         }
         for name in &names {
             self.all.insert(name.clone(), Known::Detached);
-            bed.host.make_container(name).await?;
+            self.make_container(bed, name).await?;
         }
         self.garbage(bed).await
+    }
+
+    async fn make_container(&self, bed: &CniBed, name: &str) -> Result<()> {
+        match is_pod(name) {
+            true => self.pods.make_container(bed, name).await,
+            false => bed.host.make_container(name).await.map(drop),
+        }
     }
 
     /// The runtime deletes what it does not know, and then all agree.
@@ -211,7 +266,12 @@ impl Random {
             .into_iter()
             .filter(|name| !live.contains_key(name))
             .collect();
-        wait_agree(bed, &live, &others).await
+        let what = "ledger, containers, host and API agree";
+        wait_until(what, SOON, || async {
+            let of_pods = self.pods.agree(bed, &live).await?;
+            agree_beside(bed, &live, &others, &of_pods).await
+        })
+        .await
     }
 }
 
@@ -227,13 +287,13 @@ fn after_random_verbs_and_kills_everything_agrees() {
             dice: Dice(seed),
             // With IPv6 each ADD waits for a second or two until the kernel has found no duplicate.
             conf: bed.conf(V4),
+            pods: Pods::start(bed).await?,
             all: BTreeMap::new(),
             done: BTreeMap::new(),
         };
-        for number in 0..CONTAINERS {
-            let name = format!("c{number}");
-            bed.host.make_container(&name).await?;
-            random.all.insert(name, Known::Detached);
+        for name in CONTAINERS {
+            random.make_container(bed, name).await?;
+            random.all.insert(name.to_owned(), Known::Detached);
         }
         for cycle in 0..cycles {
             let done = random.step(bed).await;
@@ -251,8 +311,13 @@ fn after_random_verbs_and_kills_everything_agrees() {
             }
         }
         random.look(bed).await?;
+        let attached = random.done.get("pod attached").copied().unwrap_or_default();
+        ensure!(
+            attached >= cycles / 50,
+            "{attached} pods attached in {cycles} cycles"
+        );
         println!("{cycles} cycles: {:?}", random.done);
-        bed.fipd.restart().await?;
+        random.pods.restart(bed).await?;
         random.look(bed).await
     });
 }

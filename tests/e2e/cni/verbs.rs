@@ -72,6 +72,45 @@ fn row_78_deleting_succeeds_whatever_is_there() {
     });
 }
 
+/// Nothing but what the original's plugin leaves behind; the original itself does not run here.
+#[test]
+fn an_interface_that_fipd_did_not_make_is_deleted_by_the_originals_configuration() {
+    on_host(async |bed| {
+        let conf = json!({
+            "cniVersion": "1.0.0", "name": "rancher-flat-network",
+            "type": "rancher-flat-network-cni", "dns": {}, "ipam": { "type": "static-ipam" },
+            "flatNetwork": {
+                "mtu": 1500, "clusterCIDR": "10.42.0.0/16", "serviceCIDR": "10.43.0.0/16",
+                "arpPolicy": "arp_notify", "proxyARP": false,
+            },
+            "socket": bed.socket(),
+        });
+        bed.host.make_container("old").await?;
+        let netns = bed.host.netns("old");
+        // As the original makes it: under another name first.
+        let made = format!(
+            "ip link add link {MASTER} name veth1 netns {} type macvlan mode bridge",
+            netns.display()
+        );
+        bed.host.run(&made).await?;
+        let named = "ip link set veth1 name eth1 && ip address add 10.88.0.77/24 dev eth1 && ip link set eth1 up";
+        bed.host.run_in("old", named).await?;
+        bed.fipd.restart().await?;
+        bed.host
+            .run_in("old", &format!("ping -c 1 -W 5 {SEGMENT_V4}"))
+            .await?;
+        let del = CniCall::new("DEL", &conf)
+            .of("old", &netns, "eth1")
+            .with("CNI_ARGS", "K8S_POD_NAMESPACE=n;K8S_POD_NAME=p");
+        bed.host.call(&del).await?.result()?;
+        let links = bed.host.run_in("old", "ip -oneline link").await?;
+        ensure!(!links.contains("eth1"), "{links}");
+        let master = bed.host.run(&format!("ip link show {MASTER}")).await?;
+        ensure!(master.contains("UP"), "{master}");
+        Ok(())
+    });
+}
+
 #[test]
 fn row_79_an_interface_that_is_there_is_left_alone() {
     on_host(async |bed| {

@@ -31,22 +31,10 @@ async fn g1_1_2_the_addresses_of_the_original_are_adopted_and_its_leftovers_go_w
         ("twin", "10.220.0.2"),
     ] {
         let path = format!("taken/{name}");
-        let uid = bed
+        let made = bed
             .objects
-            .pod(&path, "taken", "auto", json!({}))
-            .await
-            .unwrap();
-        let owner = json!([{ "apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid, "controller": true }]);
-        let ip = json!({
-            "metadata": {
-                "ownerReferences": owner, "labels": { "subnet": "taken" },
-                "finalizers": ["wrangler.cattle.io/rancher-flat-network-ip-remove"],
-            },
-            "spec": { "subnet": "taken", "podId": uid },
-        });
-        bed.objects.make(IP, &path, ip).await.unwrap();
-        let status = json!({ "phase": "Active", "addr": address, "mac": "02:00:00:00:00:01" });
-        bed.objects.merge_status(IP, &path, status).await.unwrap();
+            .make_original(&path, "taken", address, "02:00:00:00:00:01");
+        made.await.unwrap();
     }
     let account = json!({
         "apiVersion": "v1", "kind": "ServiceAccount",

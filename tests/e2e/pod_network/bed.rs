@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use fipd_tests::flat_network::{FlatObjects, IP, PodCluster, SUBNET, SUBNETS};
+use fipd_tests::flat_network::{FlatObjects, IP, PodCluster, SUBNET, SUBNETS, start_agent_on};
 use fipd_tests::process::Process;
 use fipd_tests::testbed::{
     BRIDGE, CniHost, ControlPlaneOptions, Fipd, Node, NodeNetwork, NodeOptions, PAUSE,
-    SERVICE_ADDRESS, SharedClusters as _, fipd_binary, wait_until, with_server,
+    SERVICE_ADDRESS, SharedClusters as _, wait_until,
 };
 use fipd_tests::toolchain::Component;
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ const RECORD: &str = "/var/log/exchanges";
 /// What an agent may do, and nothing else.
 const AGENT_ROLE: &str = "fipd-flat-network-node";
 const ROLES: &str = include_str!("../../../packaging/rbac/flat-network.yaml");
-const NODES: [&str; 2] = ["n1", "n2"];
+pub const NODES: [&str; 2] = ["n1", "n2"];
 
 /// All of it.
 pub struct Bed {
@@ -113,41 +113,8 @@ impl Bed {
 
     /// Starts fipd on a node, and waits until it listens for plugins.
     pub async fn start_agent(&self, number: usize) -> Result<Process> {
-        let node = &self.nodes[number];
-        let folder = node.directory();
-        let plane = &self.cluster.0;
-        let server = format!("https://{SERVICE_ADDRESS}:443");
-        let kubeconfig = with_server(&plane.kubeconfig_of(AGENT), &server);
-        std::fs::write(folder.join("agent.kubeconfig"), kubeconfig)?;
-        let config = format!(
-            "role = \"agent\"\n[host]\nnode = {:?}\n[[cluster]]\nname = \"pods\"\n\
-             kubeconfig = \"agent.kubeconfig\"\nsystems = [\"flat-network\"]\n",
-            NODES[number]
-        );
-        let path = folder.join("agent.toml");
-        std::fs::write(&path, config)?;
-        node.run("mkdir -p /run/fipd /var/lib/fipd").await?;
-        let mut command = node.command(&fipd_binary().await?);
-        command
-            .args(["serve", "--config"])
-            .arg(&path)
-            .arg("--data-dir")
-            .arg(folder.join("agent"))
-            .args(["--socket", "/run/fipd/fipd.sock"])
-            .args(["--cni-socket", "/run/fipd/cni.sock"]);
-        let agent = Process::spawn("the agent", command, &folder.join("agent.log"))?;
-        wait_until("the agent listens for plugins", DEADLINE, || async {
-            if let Err(ended) = agent.still_running() {
-                return Ok(Err(ended));
-            }
-            match node.run("test -S /run/fipd/cni.sock").await {
-                Ok(_) => Ok(Ok(())),
-                Err(error) => Err(error),
-            }
-        })
-        .await
-        .with_context(|| agent.log_tail())??;
-        Ok(agent)
+        let kubeconfig = self.cluster.0.kubeconfig_of(AGENT);
+        start_agent_on(&self.nodes[number], NODES[number], &kubeconfig).await
     }
 
     /// Makes a pod on a node; `flat`: with an interface of the flat network, in both families.

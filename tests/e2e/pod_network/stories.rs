@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use anyhow::{Context as _, Result, ensure};
 use fipd_tests::flat_network::{IP, SUBNET, SUBNETS};
-use fipd_tests::testbed::{on_a_node, wait_until};
+use fipd_tests::testbed::{fipd_binary, on_a_node, wait_until};
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
 
-use super::bed::{Bed, DEADLINE, HOST_V4, HOST_V6, NAMESPACE, prepare};
+use super::bed::{Bed, DEADLINE, HOST_V4, HOST_V6, NAMESPACE, NODES, prepare};
 
 #[test]
 fn pods_on_two_nodes_have_their_flat_addresses_and_reach_each_other() {
@@ -30,6 +30,7 @@ async fn stories(bed: &mut Bed) -> Result<()> {
     a_pod_without_a_flat_network_runs(bed).await?;
     pods_reach_each_other(bed).await?;
     multus_is_answered(bed).await?;
+    the_node_shows_how_its_plugin_fares(bed).await?;
     g1_4_the_next_pod_of_a_name_has_its_own_object(bed).await?;
     pods_are_deleted_while_the_agent_is_down(bed).await?;
     pods_come_while_the_agent_is_killed(bed).await?;
@@ -45,6 +46,18 @@ async fn a_pod_without_a_flat_network_runs(bed: &Bed) -> Result<()> {
     let path = format!("{NAMESPACE}/plain");
     bed.objects.delete("Pod", &path).await?;
     bed.objects.wait_gone("Pod", &path).await
+}
+
+async fn the_node_shows_how_its_plugin_fares(bed: &Bed) -> Result<()> {
+    let fipd = fipd_binary().await?;
+    let asked = "--socket /run/fipd/fipd.sock flat-network node -o json";
+    let shown = format!("{} {asked}", fipd.display());
+    let shown: Value = serde_json::from_str(&bed.nodes[0].run(&shown).await?)?;
+    let row = &shown["node"][0];
+    ensure!(row["name"] == NODES[0], "{shown}");
+    ensure!(row["version"] == env!("CARGO_PKG_VERSION"), "{shown}");
+    ensure!(row["attachments"].as_u64() >= Some(1), "{shown}");
+    Ok(())
 }
 
 /// Addresses of `eth1` that are not link-local.
@@ -217,6 +230,10 @@ async fn g1_19_the_node_reaches_a_pod_by_a_route_that_goes_with_it(bed: &Bed) ->
         routes.contains("dev cni0") && !routes.contains("eth0"),
         "{routes}"
     );
+    let own = node.run("ip -4 -oneline address show dev eth0").await?;
+    let source = routes.split(" src ").nth(1).context("src")?;
+    let source = source.split_whitespace().next().context("src")?;
+    ensure!(own.contains(&format!(" {source}/")), "{routes}; {own}");
     node.run("ping -c 1 -W 5 10.98.0.1").await?;
     bed.delete("r").await?;
     wait_until("the route is gone", DEADLINE, || async {

@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 
 use super::directory::TestDirectory;
 use super::fipd::{Fipd, FipdOptions, fipd_binary};
-use crate::namespace::{enter_mounts_in_child, in_namespace};
+use crate::namespace::{enter_mounts, enter_mounts_in_child, in_namespace};
 use crate::process::{Process, spawn_bound};
 use crate::toolchain::{Component, debian};
 use crate::wait::wait_until;
@@ -213,15 +213,21 @@ impl CniHost {
         Ok(Called::of(&output))
     }
 
-    /// The same, and how long its process took from start to end.
+    /// The same, and how long its process took from start to end: without a fork of this large process, as runtimes start theirs.
     pub async fn timed(&self, call: &CniCall) -> Result<(Duration, Called)> {
-        let (command, pid, stdin) = (self.command(call), self.mounts_of(), call.stdin.clone());
-        let ended = tokio::task::spawn_blocking(move || {
+        let (mut command, pid, stdin) = (self.command(call), self.mounts_of(), call.stdin.clone());
+        // A thread of its own, which ends with those mounts.
+        let timed = move || {
+            enter_mounts(pid)?;
             let before = Instant::now();
-            let output = exchange(command, pid, &stdin)?;
+            let mut child = piped(&mut command).spawn()?;
+            write_stdin(&mut child, &stdin)?;
+            let output = child.wait_with_output()?;
             anyhow::Ok((before.elapsed(), Called::of(&output)))
-        });
-        ended.await?
+        };
+        let ended = tokio::task::spawn_blocking(move || std::thread::spawn(timed).join());
+        let joined = ended.await?;
+        joined.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 
     /// Calls a plugin and kills it after a while, where it has not ended by then.
@@ -301,19 +307,28 @@ fn exchange(command: Command, mounts_of: u32, stdin: &str) -> Result<Output> {
 
 /// Starts a process of the host that has read or ignored this.
 fn start(mut command: Command, mounts_of: u32, stdin: &str) -> Result<Child> {
+    piped(&mut command);
+    enter_mounts_in_child(&mut command, mounts_of)?;
+    let mut child = spawn_bound(command)?;
+    write_stdin(&mut child, stdin)?;
+    Ok(child)
+}
+
+fn piped(command: &mut Command) -> &mut Command {
     command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    enter_mounts_in_child(&mut command, mounts_of)?;
-    let mut child = spawn_bound(command)?;
+        .stderr(Stdio::piped())
+}
+
+fn write_stdin(child: &mut Child, stdin: &str) -> Result<()> {
     let mut pipe = child.stdin.take().context("standard input")?;
     match pipe.write_all(stdin.as_bytes()) {
         // It ended without reading.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
         written => written?,
     }
-    Ok(child)
+    Ok(())
 }
 
 fn texts(output: &Output) -> [String; 2] {
@@ -351,6 +366,15 @@ impl CniCall {
         self.with("CNI_CONTAINERID", container)
             .with("CNI_NETNS", &netns.display().to_string())
             .with("CNI_IFNAME", ifname)
+    }
+
+    /// About a pod, as Multus says it.
+    #[must_use]
+    pub fn of_pod(self, namespace: &str, name: &str, uid: &str) -> Self {
+        let args = format!(
+            "IgnoreUnknown=true;K8S_POD_NAMESPACE={namespace};K8S_POD_NAME={name};K8S_POD_UID={uid}"
+        );
+        self.with("CNI_ARGS", &args)
     }
 
     /// With a variable more, or another value.

@@ -151,12 +151,7 @@ impl Fipd {
 
     /// Resident memory in KiB.
     pub fn resident_kib(&self) -> Result<u64> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.pid()?))?;
-        let line = status
-            .lines()
-            .find_map(|line| line.strip_prefix("VmRSS:"))
-            .context("VmRSS in /proc")?;
-        Ok(line.trim().trim_end_matches("kB").trim().parse()?)
+        self.process()?.resident_kib()
     }
 
     /// Adds an argument of `serve`; it counts from the next start.

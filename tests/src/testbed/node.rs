@@ -48,24 +48,11 @@ const FIRST: &str = "mkdir -p /var/lib/kubelet && mkdir -p /var/lib/cni /var/lib
 pub fn on_a_node(story: impl AsyncFnOnce() -> Result<()> + Send) -> Result<()> {
     // What needs this machine's network.
     let prepare = async {
-        prepare_node().await?;
+        Node::prepare().await?;
         fipd_binary().await
     };
     tokio::runtime::Runtime::new()?.block_on(prepare)?;
     in_namespace(2, story)
-}
-
-/// Has all that a node needs of this machine's network afterwards.
-async fn prepare_node() -> Result<()> {
-    let prepare = || {
-        debian::ensure(PACKAGES)?;
-        debian::ensure(image::PACKAGES)?;
-        for component in [Component::Kubelet, Component::KubeScheduler] {
-            component.path()?;
-        }
-        Ok(())
-    };
-    tokio::task::spawn_blocking(prepare).await?
 }
 
 /// How a node differs from others.
@@ -109,6 +96,19 @@ pub struct Node {
 }
 
 impl Node {
+    /// Has all that a node needs of this machine's network afterwards.
+    pub async fn prepare() -> Result<()> {
+        let prepare = || {
+            debian::ensure(PACKAGES)?;
+            debian::ensure(image::PACKAGES)?;
+            for component in [Component::Kubelet, Component::KubeScheduler] {
+                component.path()?;
+            }
+            Ok(())
+        };
+        tokio::task::spawn_blocking(prepare).await?
+    }
+
     /// The one node of a control plane for nodes, with the controller manager that takes the taint of new nodes off;
     /// `fipd_image` is what fipd's image is called there. Waits until it is ready.
     pub async fn start(plane: &ControlPlane, name: &str, fipd_image: &str) -> Result<Self> {
@@ -200,6 +200,11 @@ impl Node {
         fs::write(&fresh, manifest)?;
         fs::rename(fresh, path)?;
         Ok(())
+    }
+
+    /// Has containerd attach the next pods by another list of plugins, which it takes up a moment later.
+    pub fn attach_to(&self, list: &Value) -> Result<()> {
+        write_list(self.directory.path(), list)
     }
 
     /// Gives the node fipd's image once more: another image under another name.
@@ -370,8 +375,15 @@ fn write_network(folder: &Path, network: Option<&NodeNetwork>) -> Result<()> {
     }
     // Pods have the host's network: no plugin is ever called, but without a network the node is not ready.
     let none = json!({ "cniVersion": "1.0.0", "name": "none", "plugins": [{ "type": "none" }] });
-    let list = network.map_or(none, |network| network.configuration.clone());
-    fs::write(folder.join("net.d/10-test.conflist"), list.to_string())?;
+    let list = network.map_or(&none, |network| &network.configuration);
+    write_list(folder, list)
+}
+
+/// containerd reads it as soon as it is there.
+fn write_list(folder: &Path, list: &Value) -> Result<()> {
+    let fresh = folder.join("net.d/new");
+    fs::write(&fresh, list.to_string())?;
+    fs::rename(fresh, folder.join("net.d/10-test.conflist"))?;
     Ok(())
 }
 

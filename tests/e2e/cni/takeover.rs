@@ -1,0 +1,108 @@
+//! A node of the original, with fipd's plugin in the place of its own.
+
+use super::pods::Pods;
+use super::*;
+
+/// As the pod of the original has them.
+const ADDRESS: &str = "10.99.0.1";
+const MAC: &str = "02:00:00:00:00:07";
+const GATEWAY: &str = "10.99.0.254";
+
+/// What the attachment definition of the original carries (c.1), with what Multus adds and the socket of this bed.
+fn original(bed: &CniBed) -> Value {
+    json!({
+        "cniVersion": "1.0.0", "name": "rancher-flat-network", "type": "rancher-flat-network-cni",
+        "dns": {}, "ipam": { "type": "static-ipam" },
+        "flatNetwork": {
+            "mtu": 1500, "clusterCIDR": "10.42.0.0/16", "serviceCIDR": "10.43.0.0/16",
+            "arpPolicy": "arp_notify", "proxyARP": false,
+        },
+        "socket": bed.socket(),
+    })
+}
+
+/// The interface of the pod, without what the kernel changes by itself.
+async fn interface(bed: &CniBed) -> Result<Value> {
+    let all = attached(bed, "p0").await?;
+    let addresses = configured(&all);
+    let one = all.first().context("p0 has an interface")?;
+    let [index, mac, mtu] = ["ifindex", "address", "mtu"].map(|key| &one[key]);
+    Ok(json!({ "index": index, "mac": mac, "mtu": mtu, "addresses": addresses }))
+}
+
+#[test]
+fn pods_of_the_original_go_on_with_the_plugin_of_fipd_in_its_place() {
+    on_host(async |bed| {
+        let mut pods = Pods::prepare(bed).await?;
+        let segment = format!("ip address add {GATEWAY}/24 dev wire0");
+        bed.host.run_in("segment", &segment).await?;
+        pods.make_original(bed, "p0", ADDRESS, MAC).await?;
+        bed.host.ping("segment", ADDRESS).await?;
+        let before = interface(bed).await?;
+        let pinging = bed.host.directory().join("pings");
+        let pings = format!(
+            "ping -i 0.1 -w 120 {ADDRESS} > {} 2>&1 & echo $!",
+            pinging.display()
+        );
+        let pinger = bed.host.run_in("segment", &pings).await?;
+
+        pods.restart(bed).await?;
+        let adopt = ["adopt", "flat-network", "--cluster", "pods"];
+        bed.fipd.cli(adopt).await?.success()?;
+        let conf = original(bed);
+        let result = json!({
+            "cniVersion": "1.0.0", "dns": {}, "ips": [{ "address": "10.99.0.1/24", "interface": 0 }],
+            "interfaces": [{ "name": "eth1", "mac": MAC, "sandbox": bed.host.netns("p0") }],
+        });
+        let check = with_previous(&conf, &result);
+        let check = pods.call_of(bed, "CHECK", "p0", &check).await?;
+        bed.host.call(&check).await?.result()?;
+        let other = check.of_pod("web", "p0", "another");
+        let other = bed.host.call(&other).await?;
+        other.failed_with(11)?;
+        // The next pod has another address and reaches it.
+        pods.make_container(bed, "p1").await?;
+        let add = pods.call_of(bed, "ADD", "p1", &conf).await?;
+        pods.wait_address("p1").await?;
+        let added = bed.host.call(&add).await?.result()?;
+        ensure!(given(&added) == ["10.99.0.2"], "{added}");
+        bed.host.ping("p1", ADDRESS).await?;
+
+        let stop = format!("kill -INT {}", pinger.trim());
+        bed.host.run_in("segment", &stop).await?;
+        wait_until("no ping was lost", SOON, || async {
+            let said = std::fs::read_to_string(&pinging)?;
+            ensure!(said.contains(" 0% packet loss"), "{said}");
+            Ok(())
+        })
+        .await?;
+        let after = interface(bed).await?;
+        ensure!(after == before, "{before}, afterwards {after}");
+        let object = pods.object("p0").await?;
+        let status = &object["status"];
+        ensure!(
+            status["addr"] == ADDRESS && status["mac"] == MAC,
+            "{object}"
+        );
+        ensure!(status["phase"] == "Active", "{object}");
+        let owner = bed.allocated().await?.remove(ADDRESS);
+        ensure!(
+            owner.is_some_and(|owner| owner.ends_with("web/p0")),
+            "{ADDRESS}"
+        );
+
+        for name in ["p0", "p1"] {
+            let del = pods.call_of(bed, "DEL", name, &conf).await?;
+            bed.host.call(&del).await?.result()?;
+            pods.delete(name).await?;
+            bed.host.remove_container(name).await?;
+        }
+        wait_agree(bed, &Live::new(), &[]).await?;
+        let routes = bed.host.run("ip route show").await?;
+        ensure!(!routes.contains("10.99.0."), "{routes}");
+        // The original made it so, and fipd does not know why.
+        let master = bed.host.run(&format!("ip link show dev {MASTER}")).await?;
+        ensure!(master.contains("PROMISC"), "{master}");
+        Ok(())
+    });
+}
