@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::{
-    harness::{Daemon, program, run, serve},
-    roles::{free_port, plain_get},
+    harness::{Daemon, free_port, program, run, serve},
+    roles::plain_get,
 };
 
 #[test]

@@ -1,10 +1,14 @@
 //! A daemon of one's own, and ways to talk to it.
 
 use std::{
+    net::{Ipv4Addr, TcpListener},
     os::unix::net::UnixDatagram,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU16, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -71,6 +75,19 @@ pub fn run(command: &mut Command) -> Done {
         code: output.status.code().unwrap_or(-1),
         out: String::from_utf8(output.stdout).unwrap(),
         err: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+/// A free loopback port that this run gives out once: below the kernel's range for outgoing connections, of which a client may
+/// take one before the daemon has it, and below the ports of the testbed.
+pub fn free_port() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(12_000);
+    loop {
+        let port = NEXT.fetch_add(1, Ordering::Relaxed);
+        assert!(port < 18_000, "no free port");
+        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            return port;
+        }
     }
 }
 

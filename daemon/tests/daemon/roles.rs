@@ -3,7 +3,7 @@
 use http::Method;
 use serde_json::json;
 
-use crate::harness::{Daemon, Rest};
+use crate::harness::{Daemon, Rest, free_port};
 
 #[test]
 fn only_health_is_open() {
@@ -190,12 +190,6 @@ fn users_come_go_and_change_and_the_last_admin_stays() {
     let operator = fipd.rest(Some(&fipd.token("op", "operator")));
     operator.get(users).problem(403, "forbidden");
     operator.post(users, body).problem(403, "forbidden");
-}
-
-/// A port that is free now.
-pub fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
 }
 
 /// The head and body of a GET without TLS.

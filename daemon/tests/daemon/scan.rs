@@ -11,7 +11,7 @@ use fipd::{
 use fipd_core::Role;
 use http::{Method, header};
 
-use crate::harness::{Answer, Daemon, Rest};
+use crate::harness::{Answer, Daemon, Rest, free_port};
 
 const METHODS: [&str; 8] = [
     "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE",
@@ -388,9 +388,7 @@ fn each_visitor_gets_exactly_what_the_table_says_and_no_form_counts_without_its_
 #[test]
 fn a_further_port_serves_its_word_and_nothing_else() {
     for word in Serve::all(*SYSTEMS) {
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = port.local_addr().unwrap();
-        drop(port);
+        let address = format!("127.0.0.1:{}", free_port());
         let text = format!(
             "[[listener]]\naddress = \"{address}\"\nserve = [\"{}\"]\n",
             word.word()
