@@ -14,6 +14,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::say::progress;
+use crate::toolchain::cargo_tool::target;
 
 /// The checkout this runner was built from.
 pub fn checkout() -> &'static Path {
@@ -49,6 +50,7 @@ pub fn build_daemon() -> Result<PathBuf> {
 pub fn build_plugin() -> Result<PathBuf> {
     progress("building fipd-cni");
     let triple = format!("{}-unknown-linux-musl", std::env::consts::ARCH);
+    target(&triple)?;
     let target = target_directory().join("bench-plugin");
     let mut build = Command::new("cargo");
     forget_own_package(&mut build);

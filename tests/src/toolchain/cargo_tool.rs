@@ -1,12 +1,13 @@
 //! Cargo's own helpers, installed from source into the cache.
 
-use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
+use std::{fs, io};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use super::{cache_dir, cached, run_logged};
+use crate::runner::checkout;
 use crate::say::progress;
 use crate::versions;
 
@@ -42,6 +43,20 @@ fn nightly() -> Result<()> {
     let mut command = Command::new("rustup");
     command.args(["toolchain", "install", "nightly", "--profile", "minimal"]);
     run_logged(command, &dir.join("nightly.log"))
+}
+
+/// Has a target of the compiler of this checkout, where rustup manages it; else it is as it was installed.
+pub fn target(triple: &str) -> Result<()> {
+    let mut command = Command::new("rustup");
+    command.current_dir(checkout());
+    match command.args(["--quiet", "target", "add", triple]).status() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        status => {
+            let status = status.context("start rustup")?;
+            ensure!(status.success(), "rustup target add {triple}: {status}");
+            Ok(())
+        }
+    }
 }
 
 /// Overrides the release profiles of the tools: they run for seconds, so most of what they cost is their compilation.
