@@ -3,6 +3,7 @@
 //! The node gets and watches one FlatNetworkIP by its name, gets its subnet, and says in its status that the pod has the address.
 
 use std::{
+    net::IpAddr,
     sync::{Arc, Weak},
     time::Duration,
 };
@@ -381,18 +382,26 @@ pub async fn activate(sites: &PodSites, owner: &PodOwner, mac: &str) -> Result<(
     Ok(())
 }
 
-/// Whether the objects are still this pod's; `None`: the cluster does not say.
-pub async fn is_owned(sites: &PodSites, owner: &PodOwner) -> Option<bool> {
-    let site = site_of(sites, owner).ok()?;
+/// The addresses that the objects of the pod have; `None`: one of them is not this pod's any more.
+///
+/// # Errors
+/// The cluster does not say.
+pub async fn held(sites: &PodSites, owner: &PodOwner) -> Result<Option<Vec<IpAddr>>, CallRefusal> {
+    let site = site_of(sites, owner)?;
     let api: Api<FlatNetworkIP> = Api::namespaced(site.session.client.clone(), &owner.namespace);
+    let mut addresses = Vec::new();
     for name in &owner.objects {
         let read = site.session.call("read a FlatNetworkIP", api.get_opt(name));
-        let found = read.await.ok()?;
-        if found.is_none_or(|ip| ip.spec.pod_id != owner.uid) {
-            return Some(false);
-        }
+        let found = read
+            .await
+            .map_err(|error| CallRefusal::later(format!("cluster {}: {error}", owner.cluster)))?;
+        let Some(ip) = found.filter(|ip| ip.spec.pod_id == owner.uid) else {
+            return Ok(None);
+        };
+        let status = ip.status.unwrap_or_default();
+        addresses.extend(status.addr.parse::<IpAddr>());
     }
-    Some(true)
+    Ok(Some(addresses))
 }
 
 /// Whose the interface of a pod is by the objects of the connected clusters, where no record says it.

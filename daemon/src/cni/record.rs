@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use fipd_cni::{Ask, NetConf};
 use serde::{Deserialize, Serialize};
 
 /// Which attachment: what CNI calls it by.
@@ -11,6 +12,17 @@ pub struct AttachmentKey {
     pub network: String,
     pub container_id: String,
     pub ifname: String,
+}
+
+impl AttachmentKey {
+    /// The one that a call is about.
+    pub fn of(conf: &NetConf, ask: &Ask) -> Self {
+        Self {
+            network: conf.name.clone(),
+            container_id: ask.container_id.clone(),
+            ifname: ask.ifname.clone(),
+        }
+    }
 }
 
 /// An attachment that uses something of the host, or is a pod's.

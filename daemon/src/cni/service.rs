@@ -1,12 +1,14 @@
 //! Answers what plugins ask.
 
-use std::{collections::BTreeSet, path::PathBuf, sync::Arc, time::Instant};
+use std::{collections::BTreeSet, net::IpAddr, path::PathBuf, sync::Arc, time::Instant};
 
 use fipd_cni::{
     Answer, Ask, AskStep, CniError, Code, NEWEST, NetConf, Reply, Verb,
     attachment::{Attachment, Made},
     frame::Mac,
-    named_args, spool, version,
+    named_args,
+    result::AddResult,
+    spool, version,
 };
 use tokio::sync::Mutex;
 
@@ -108,17 +110,17 @@ impl CniService {
             CallRefusal { code, ..refusal }.to_error(&conf.cni_version)
         })?;
         let call = CniCall {
-            key: AttachmentKey {
-                network: conf.name.clone(),
-                container_id: ask.container_id.clone(),
-                ifname: ask.ifname.clone(),
-            },
+            key: AttachmentKey::of(&conf, ask),
             conf,
             ask,
         };
         tracing::debug!(command = %ask.command, network = call.conf.name, container = ask.container_id, "a CNI plugin asks");
         // A deletion that overtakes what it deletes would leave that behind.
-        let _turn = self.turns.wait(&call.key).await;
+        let _turn = match ask.command {
+            Verb::Add | Verb::Del | Verb::Check => Some(self.turns.wait(&call.key).await),
+            // They are about no attachment, or about many.
+            Verb::Gc | Verb::Status | Verb::Version => None,
+        };
         let done = match ask.command {
             Verb::Add => self.add(&call).await,
             Verb::Del => self.delete(&call.key).await.map(|()| done()),
@@ -156,7 +158,7 @@ impl CniService {
             || self
                 .leases
                 .as_ref()
-                .is_some_and(|leases| leases.holds(&call.key));
+                .is_some_and(|leases| !leases.addresses(&call.key).is_empty());
         let begun = self.attachment(call).await;
         if begun.is_err() && !known {
             self.warn_about("a failed ADD", &call.key, self.delete(&call.key).await);
@@ -272,35 +274,50 @@ impl CniService {
         }
     }
 
+    /// The same once no call is about the attachment.
+    async fn delete_in_turn(&self, key: &AttachmentKey) -> Result<(), CallRefusal> {
+        let _turn = self.turns.wait(key).await;
+        self.delete(key).await
+    }
+
+    /// Whether the attachment still has what it was given, and was given what it has.
     async fn check(&self, call: &CniCall<'_>) -> Result<(), CallRefusal> {
-        let gone = |what: &str| Err(CallRefusal::new(Code::NotAsMade, what));
-        if call.conf.is_standalone() {
-            return match self.pools()?.holds(&call.key) {
-                true => Ok(()),
-                false => gone("the address book has no address of this attachment"),
-            };
-        }
-        let record = self.host.lock().await.record(&call.key);
-        let owner = match record.and_then(|record| record.pod) {
-            Some(owner) => owner,
-            // The original's plugin made it, the journal is lost, or fipd has cleaned up after it already.
-            None => {
-                let pod = PodName::read(&call.ask.args)?;
-                let found = pods::owner(&self.sites, &pod, &call.ask.ifname).await;
-                found.ok_or_else(|| {
-                    let why = "fipd has no record of the attachment, and no connected cluster has a FlatNetworkIP of the pod";
-                    CallRefusal::later(why)
-                })?
+        let gone = |what: String| Err(CallRefusal::new(Code::NotAsMade, what));
+        let addresses = match call.conf.is_standalone() {
+            true => self.pools()?.addresses(&call.key),
+            false => {
+                let owner = self.owner(call).await?;
+                match pods::held(&self.sites, &owner).await? {
+                    Some(addresses) => addresses,
+                    None => return gone("the FlatNetworkIP is not this pod's any more".to_owned()),
+                }
             }
         };
-        match pods::is_owned(&self.sites, &owner).await {
-            Some(true) => Ok(()),
-            Some(false) => gone("the FlatNetworkIP is not this pod's any more"),
-            None => Err(CallRefusal::later(format!(
-                "cluster {} does not answer",
-                owner.cluster
-            ))),
+        if addresses.is_empty() {
+            return gone("fipd has no address of this attachment".to_owned());
         }
+        let shown = call
+            .shown()
+            .map_err(|why| CallRefusal::new(Code::InvalidConfig, format!("prevResult: {why}")))?;
+        match addresses.iter().find(|address| !shown.contains(address)) {
+            None => Ok(()),
+            Some(address) => gone(format!("prevResult does not have {address}, its address")),
+        }
+    }
+
+    /// The pod of the attachment.
+    async fn owner(&self, call: &CniCall<'_>) -> Result<PodOwner, CallRefusal> {
+        let record = self.host.lock().await.record(&call.key);
+        if let Some(owner) = record.and_then(|record| record.pod) {
+            return Ok(owner);
+        }
+        // The original's plugin made it, the journal is lost, or fipd has cleaned up after it already.
+        let pod = PodName::read(&call.ask.args)?;
+        let found = pods::owner(&self.sites, &pod, &call.ask.ifname).await;
+        found.ok_or_else(|| {
+            let why = "fipd has no record of the attachment, and no connected cluster has a FlatNetworkIP of the pod";
+            CallRefusal::later(why)
+        })
     }
 
     /// Takes away what is not among the valid attachments of the network; goes on after errors.
@@ -319,7 +336,7 @@ impl CniService {
         known.retain(|key| !valid.contains(&(&*key.container_id, &*key.ifname)));
         let mut failed = Vec::new();
         for key in &known {
-            if let Err(refusal) = self.delete(key).await {
+            if let Err(refusal) = self.delete_in_turn(key).await {
                 failed.push(format!(
                     "{}/{}: {}",
                     key.container_id, key.ifname, refusal.why
@@ -378,12 +395,7 @@ impl CniService {
         match entry {
             spool::Entry::Ask(ask) => match NetConf::parse(ask.config.get(), ask.command) {
                 Ok(conf) => {
-                    self.delete(&AttachmentKey {
-                        network: conf.name,
-                        container_id: ask.container_id.clone(),
-                        ifname: ask.ifname.clone(),
-                    })
-                    .await?;
+                    self.delete_in_turn(&AttachmentKey::of(&conf, &ask)).await?;
                     self.board.replayed();
                 }
                 Err(error) => {
@@ -405,8 +417,9 @@ impl CniService {
     pub async fn sweep(&self) {
         let swept = self.on_host(|host| Ok(host.sweep())).await;
         for (key, owner) in swept.unwrap_or_default() {
-            if pods::is_owned(&self.sites, &owner).await == Some(false) {
-                self.warn_about("a pod that is gone", &key, self.delete(&key).await);
+            if matches!(pods::held(&self.sites, &owner).await, Ok(None)) {
+                let deleted = self.delete_in_turn(&key).await;
+                self.warn_about("a pod that is gone", &key, deleted);
             }
         }
     }
@@ -466,6 +479,17 @@ struct CniCall<'a> {
     key: AttachmentKey,
     conf: NetConf,
     ask: &'a Ask,
+}
+
+impl CniCall<'_> {
+    /// The addresses of the interface by the result of `ADD` that the runtime passes.
+    fn shown(&self) -> Result<BTreeSet<IpAddr>, String> {
+        let previous = self.conf.prev_result.as_ref();
+        let previous = AddResult::read(previous.ok_or("it is missing")?)?;
+        let at = previous.interface(&self.key.ifname);
+        let of_it = at.into_iter().flat_map(|at| previous.ips_of(at));
+        Ok(of_it.map(|ip| ip.address.addr()).collect())
+    }
 }
 
 fn done() -> Reply {

@@ -126,10 +126,10 @@ impl ContainerLeases {
         answer.map(drop).map_err(|error| refused(&error))
     }
 
-    /// Whether the attachment has addresses.
-    pub fn holds(&self, key: &AttachmentKey) -> bool {
-        self.ipam
-            .read(|ledger| !ledger.leases_of(&identity(key)).is_empty())
+    /// The addresses that the attachment has.
+    pub fn addresses(&self, key: &AttachmentKey) -> Vec<IpAddr> {
+        let leases = self.ipam.read(|ledger| ledger.leases_of(&identity(key)));
+        leases.iter().map(|lease| lease.key.address).collect()
     }
 
     /// The attachments of a network that have addresses.

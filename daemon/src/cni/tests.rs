@@ -192,11 +192,24 @@ async fn row_82_a_collection_keeps_what_it_is_told_and_nothing_else() {
 async fn row_80_a_check_wants_the_reservation() {
     let site = Site::new().await;
     site.add("a", &["lan"]).await.unwrap();
-    let more = || json!({ "ipam": { "pools": ["lan"] } });
-    assert_eq!(site.done("CHECK", "a", more()).await, Ok(()));
-    site.done("DEL", "a", more()).await.unwrap();
-    let (code, _) = site.done("CHECK", "a", more()).await.unwrap_err();
+    let made = |address: &str| {
+        json!({
+            "ipam": { "pools": ["lan"] },
+            "prevResult": {
+                "cniVersion": "1.1.0",
+                "interfaces": [{ "name": "eth0", "sandbox": "/run/netns/a" }],
+                "ips": [{ "address": address, "interface": 0 }],
+            },
+        })
+    };
+    assert_eq!(site.done("CHECK", "a", made("10.0.0.1/24")).await, Ok(()));
+    let other = site.done("CHECK", "a", made("10.0.0.2/24")).await;
+    let (code, why) = other.unwrap_err();
     assert_eq!(code, Code::NotAsMade as u32);
+    assert!(why.contains("does not have 10.0.0.1"), "{why}");
+    site.done("DEL", "a", made("10.0.0.1/24")).await.unwrap();
+    let gone = site.done("CHECK", "a", made("10.0.0.1/24")).await;
+    assert_eq!(gone.unwrap_err().0, Code::NotAsMade as u32);
 }
 
 #[tokio::test]

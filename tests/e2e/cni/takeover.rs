@@ -50,11 +50,25 @@ fn pods_of_the_original_go_on_with_the_plugin_of_fipd_in_its_place() {
         let adopt = ["adopt", "flat-network", "--cluster", "pods"];
         bed.fipd.cli(adopt).await?.success()?;
         let conf = original(bed);
-        let result = json!({
-            "cniVersion": "1.0.0", "dns": {}, "ips": [{ "address": "10.99.0.1/24", "interface": 0 }],
-            "interfaces": [{ "name": "eth1", "mac": MAC, "sandbox": bed.host.netns("p0") }],
-        });
-        let check = with_previous(&conf, &result);
+        let result = |address: &str| {
+            json!({
+                "cniVersion": "1.0.0", "dns": {}, "ips": [{ "address": address, "interface": 0 }],
+                "interfaces": [{ "name": "eth1", "mac": MAC, "sandbox": bed.host.netns("p0") }],
+            })
+        };
+        // One that the pod has, but not by its object.
+        let added = "10.99.0.9/24";
+        let change = async |verb: &str| {
+            let command = format!("ip address {verb} {added} dev eth1");
+            bed.host.run_in("p0", &command).await.map(drop)
+        };
+        change("add").await?;
+        let check = with_previous(&conf, &result(added));
+        let check = pods.call_of(bed, "CHECK", "p0", &check).await?;
+        let why = bed.host.call(&check).await?.failed_with(100)?;
+        ensure!(why.contains(&format!("does not have {ADDRESS}")), "{why}");
+        change("del").await?;
+        let check = with_previous(&conf, &result("10.99.0.1/24"));
         let check = pods.call_of(bed, "CHECK", "p0", &check).await?;
         bed.host.call(&check).await?.result()?;
         let other = check.of_pod("web", "p0", "another");
