@@ -1,14 +1,14 @@
 //! `ADD`: the daemon says what to make, the plugin makes it and says so.
 
 use super::{
-    call::{CLEANUP_PATIENCE, Call},
+    call::{CLEANUP_PATIENCE, PluginCall},
     construct::construct,
     note,
     undo::Undo,
 };
 use crate::{AskStep, CniError, Code, Verb, link::Netlink, result::AddResult};
 
-pub(super) fn add(call: &Call) -> Result<String, CniError> {
+pub(super) fn add(call: &PluginCall) -> Result<String, CniError> {
     let previous = call.previous()?;
     let mut sandbox = call.container()?;
     check_name(call, &mut sandbox.netlink)?;
@@ -33,7 +33,7 @@ pub(super) fn add(call: &Call) -> Result<String, CniError> {
 }
 
 /// Row 79 of the contract: before the daemon is asked.
-fn check_name(call: &Call, netlink: &mut Netlink) -> Result<(), CniError> {
+fn check_name(call: &PluginCall, netlink: &mut Netlink) -> Result<(), CniError> {
     let name = call.ifname();
     let found = netlink.find(name);
     match found.map_err(|error| call.refused(&format!("look up {name}"), &error, netlink))? {
@@ -47,7 +47,7 @@ fn check_name(call: &Call, netlink: &mut Netlink) -> Result<(), CniError> {
 }
 
 fn print(
-    call: &Call,
+    call: &PluginCall,
     previous: Option<AddResult>,
     mut result: AddResult,
 ) -> Result<String, CniError> {

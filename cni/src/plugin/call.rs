@@ -25,13 +25,13 @@ pub(super) struct Sandbox {
     pub netlink: Netlink,
 }
 
-pub(super) struct Call {
+pub(super) struct PluginCall {
     pub environment: Environment,
     pub conf: NetConf,
     config: Box<RawValue>,
 }
 
-impl Call {
+impl PluginCall {
     pub fn new(environment: Environment, conf: NetConf, config: String) -> Result<Self, CniError> {
         let config = RawValue::from_string(config).map_err(|error| {
             let what = "network configuration on standard input is no JSON";

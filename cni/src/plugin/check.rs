@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, btree_map::Entry};
 
-use super::call::{Call, PATIENCE};
+use super::call::{PATIENCE, PluginCall};
 use crate::{
     AskStep, CniError, Code, NEWEST, Verb,
     link::{Family, KindOfLink, Link, MAIN_TABLE, Netlink, Route},
     result::{AddResult, Interface, RouteConfig},
 };
 
-pub(super) fn check(call: &Call) -> Result<String, CniError> {
+pub(super) fn check(call: &PluginCall) -> Result<String, CniError> {
     let previous = call.previous()?.ok_or_else(|| {
         let details = "prevResult; the runtime passes the result of ADD in it";
         let what = "prevResult of the network configuration is missing";
@@ -32,7 +32,7 @@ pub(super) fn check(call: &Call) -> Result<String, CniError> {
 }
 
 fn differences(
-    call: &Call,
+    call: &PluginCall,
     netlink: &mut Netlink,
     previous: &AddResult,
 ) -> Result<Vec<String>, CniError> {
@@ -63,7 +63,7 @@ fn differences(
     Ok(wrong)
 }
 
-fn of_link(call: &Call, made: &Interface, link: &Link) -> Vec<String> {
+fn of_link(call: &PluginCall, made: &Interface, link: &Link) -> Vec<String> {
     let mut wrong = Vec::new();
     let netns = &call.environment.netns;
     if made.sandbox != *netns {
@@ -83,7 +83,7 @@ fn of_link(call: &Call, made: &Interface, link: &Link) -> Vec<String> {
 }
 
 fn of_routes(
-    call: &Call,
+    call: &PluginCall,
     netlink: &mut Netlink,
     made: &[RouteConfig],
 ) -> Result<Vec<String>, CniError> {

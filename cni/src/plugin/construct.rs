@@ -3,7 +3,7 @@
 use ipnet::IpNet;
 
 use super::{
-    call::{Call, PATIENCE, Sandbox},
+    call::{PATIENCE, PluginCall, Sandbox},
     container::{Container, ContainerPlan},
     undo::Undo,
 };
@@ -21,7 +21,7 @@ use crate::{
 const ROUNDS: usize = 8;
 
 pub(super) fn construct(
-    call: &Call,
+    call: &PluginCall,
     sandbox: &mut Sandbox,
     first: Attachment,
     undo: &mut Undo,
@@ -50,7 +50,7 @@ pub(super) fn construct(
 }
 
 fn create(
-    call: &Call,
+    call: &PluginCall,
     host: &mut Netlink,
     namespace: &Namespace,
     link: &ContainerLink,
@@ -80,7 +80,7 @@ fn create(
     })
 }
 
-fn parent(call: &Call, host: &mut Netlink, name: &str) -> Result<Link, CniError> {
+fn parent(call: &PluginCall, host: &mut Netlink, name: &str) -> Result<Link, CniError> {
     let found = host.find(name);
     let found = found.map_err(|error| call.refused(&format!("look up {name}"), &error, host))?;
     found.ok_or_else(|| {
@@ -90,7 +90,7 @@ fn parent(call: &Call, host: &mut Netlink, name: &str) -> Result<Link, CniError>
 }
 
 /// Networks of the interfaces that have the host's default routes.
-fn node_networks(call: &Call, host: &mut Netlink) -> Result<Vec<IpNet>, CniError> {
+fn node_networks(call: &PluginCall, host: &mut Netlink) -> Result<Vec<IpNet>, CniError> {
     let mut interfaces = Vec::new();
     for family in Family::BOTH {
         let routes = host.routes(family, MAIN_TABLE);
@@ -113,7 +113,7 @@ fn node_networks(call: &Call, host: &mut Netlink) -> Result<Vec<IpNet>, CniError
 
 /// Probes until nobody else uses the addresses, or the daemon has had enough of it.
 fn agree(
-    call: &Call,
+    call: &PluginCall,
     namespace: &Namespace,
     mut attachment: Attachment,
 ) -> Result<Attachment, CniError> {
@@ -140,7 +140,7 @@ fn agree(
 }
 
 fn probe_addresses(
-    call: &Call,
+    call: &PluginCall,
     namespace: &Namespace,
     attachment: &Attachment,
 ) -> Result<Vec<ProbeResult>, CniError> {

@@ -10,7 +10,7 @@ use std::{
 use ipnet::IpNet;
 
 use super::{
-    call::{Call, Sandbox},
+    call::{PluginCall, Sandbox},
     note,
     routes::Routes,
     undo::Undo,
@@ -41,14 +41,14 @@ pub(super) struct ContainerPlan<'a> {
 
 /// The container's namespace with the new link.
 pub(super) struct Container<'a> {
-    pub call: &'a Call,
+    pub call: &'a PluginCall,
     pub namespace: &'a Namespace,
     pub netlink: &'a mut Netlink,
     pub link: Link,
 }
 
 impl<'a> Container<'a> {
-    pub fn open(call: &'a Call, sandbox: &'a mut Sandbox) -> Result<Self, CniError> {
+    pub fn open(call: &'a PluginCall, sandbox: &'a mut Sandbox) -> Result<Self, CniError> {
         let Sandbox { namespace, netlink } = sandbox;
         let name = call.ifname();
         let found = netlink.find(name);

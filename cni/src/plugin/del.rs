@@ -3,7 +3,7 @@
 use std::{panic::resume_unwind, path::Path, thread, time::Duration};
 
 use super::{
-    call::{Call, PATIENCE, Sandbox},
+    call::{PATIENCE, PluginCall, Sandbox},
     note,
 };
 use crate::{
@@ -15,7 +15,7 @@ use crate::{
 /// Between two look-ups of the link. Each waits until the kernel has made the change that it is at.
 const POLL: Duration = Duration::from_micros(200);
 
-pub(super) fn del(call: &Call) -> Result<String, CniError> {
+pub(super) fn del(call: &PluginCall) -> Result<String, CniError> {
     match container(call)? {
         None => call.release(PATIENCE, None)?,
         Some(namespace) => delete_and_release(call, call.sandbox(namespace)?)?,
@@ -25,7 +25,7 @@ pub(super) fn del(call: &Call) -> Result<String, CniError> {
 
 /// The kernel unlinks an interface first and then waits for whoever still refers to it. In that time the daemon releases what it
 /// keeps.
-fn delete_and_release(call: &Call, sandbox: Sandbox) -> Result<(), CniError> {
+fn delete_and_release(call: &PluginCall, sandbox: Sandbox) -> Result<(), CniError> {
     let Sandbox {
         namespace,
         mut netlink,
@@ -59,12 +59,12 @@ fn delete_and_release(call: &Call, sandbox: Sandbox) -> Result<(), CniError> {
 }
 
 /// Also where the kernel does not say.
-fn is_there(call: &Call, netlink: &mut Netlink) -> bool {
+fn is_there(call: &PluginCall, netlink: &mut Netlink) -> bool {
     !matches!(netlink.find(call.ifname()), Ok(None))
 }
 
 /// The container's namespace; `None`: it is gone, or nobody knows it.
-fn container(call: &Call) -> Result<Option<Namespace>, CniError> {
+fn container(call: &PluginCall) -> Result<Option<Namespace>, CniError> {
     let netns = &call.environment.netns;
     if netns.is_empty() {
         return Ok(None);
@@ -85,7 +85,7 @@ fn container(call: &Call) -> Result<Option<Namespace>, CniError> {
 }
 
 /// Only links that this plugin makes: whatever else has the name is somebody else's.
-pub(super) fn delete_link(call: &Call, netlink: &mut Netlink) -> Result<(), CniError> {
+pub(super) fn delete_link(call: &PluginCall, netlink: &mut Netlink) -> Result<(), CniError> {
     let name = call.ifname();
     let found = netlink.find(name);
     let found = found.map_err(|error| call.refused(&format!("look up {name}"), &error, netlink))?;

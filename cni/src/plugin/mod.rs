@@ -18,7 +18,7 @@ mod undo;
 
 use std::io::{self, Read};
 
-use call::Call;
+use call::PluginCall;
 
 use crate::{CniError, Code, Environment, MAX_MESSAGE, NEWEST, NetConf, Verb, version};
 
@@ -34,7 +34,7 @@ pub fn run(variable: impl Fn(&str) -> String, stdin: impl Read) -> Result<String
     }
     let environment = Environment::read(command, variable)?;
     let conf = NetConf::parse(&stdin, command)?;
-    let call = Call::new(environment, conf, stdin)?;
+    let call = PluginCall::new(environment, conf, stdin)?;
     match command {
         Verb::Add => add::add(&call),
         Verb::Del => del::del(&call),

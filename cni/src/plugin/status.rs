@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use super::call::Call;
+use super::call::PluginCall;
 use crate::{AskStep, CniError, Code, Verb};
 
 /// Runtimes ask for the state every few seconds.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-pub(super) fn status(call: &Call) -> Result<String, CniError> {
+pub(super) fn status(call: &PluginCall) -> Result<String, CniError> {
     call.output(Verb::Status, AskStep::Begin, PATIENCE, Code::NotAvailable)
 }

@@ -1,6 +1,6 @@
 //! Takes back what a failed `ADD` has changed in the container.
 
-use super::{call::Call, del::delete_link, note};
+use super::{call::PluginCall, del::delete_link, note};
 use crate::{
     CniError,
     link::{ListedRoute, Netlink, Route},
@@ -20,7 +20,7 @@ impl Undo {
     ///
     /// # Errors
     /// The link may be there still.
-    pub fn run(self, call: &Call, netlink: &mut Netlink) -> Result<(), CniError> {
+    pub fn run(self, call: &PluginCall, netlink: &mut Netlink) -> Result<(), CniError> {
         if !self.link {
             return Ok(());
         }

@@ -109,7 +109,7 @@ impl CniService {
             };
             CallRefusal { code, ..refusal }.to_error(&conf.cni_version)
         })?;
-        let call = CniCall {
+        let call = PluginQuestion {
             key: AttachmentKey::of(&conf, ask),
             conf,
             ask,
@@ -132,7 +132,7 @@ impl CniService {
         done.map_err(|refusal| refusal.to_error(&call.conf.cni_version))
     }
 
-    async fn add(&self, call: &CniCall<'_>) -> Result<Reply, CallRefusal> {
+    async fn add(&self, call: &PluginQuestion<'_>) -> Result<Reply, CallRefusal> {
         match &call.ask.step {
             AskStep::Begin => self.begin(call).await,
             AskStep::Probed(results) => {
@@ -153,7 +153,7 @@ impl CniService {
     }
 
     /// Says what the plugin is to make, once the host has what that needs. A call that fails leaves nothing that was not there.
-    async fn begin(&self, call: &CniCall<'_>) -> Result<Reply, CallRefusal> {
+    async fn begin(&self, call: &PluginQuestion<'_>) -> Result<Reply, CallRefusal> {
         let known = self.host.lock().await.record(&call.key).is_some()
             || self
                 .leases
@@ -166,7 +166,7 @@ impl CniService {
         begun.map(|attachment| Reply::Attachment(Box::new(attachment)))
     }
 
-    async fn attachment(&self, call: &CniCall<'_>) -> Result<Attachment, CallRefusal> {
+    async fn attachment(&self, call: &PluginQuestion<'_>) -> Result<Attachment, CallRefusal> {
         let (mut attachment, record) = match call.conf.is_standalone() {
             true => self.of_pools(call).await?,
             false => self.of_pod(call).await?,
@@ -181,7 +181,7 @@ impl CniService {
 
     async fn of_pools(
         &self,
-        call: &CniCall<'_>,
+        call: &PluginQuestion<'_>,
     ) -> Result<(Attachment, Option<AttachmentRecord>), CallRefusal> {
         let leases = self.pools()?;
         let named = named_args(&call.ask.args);
@@ -209,7 +209,7 @@ impl CniService {
 
     async fn of_pod(
         &self,
-        call: &CniCall<'_>,
+        call: &PluginQuestion<'_>,
     ) -> Result<(Attachment, Option<AttachmentRecord>), CallRefusal> {
         let pod = PodName::read(&call.ask.args)?;
         let (found, owner) = pods::find(&self.sites, &pod, &call.ask.ifname).await?;
@@ -227,7 +227,7 @@ impl CniService {
     /// What the journal keeps of the attachment.
     fn record(
         &self,
-        call: &CniCall<'_>,
+        call: &PluginQuestion<'_>,
         master: &str,
         uses: Vec<HostUse>,
         pod: Option<PodOwner>,
@@ -242,7 +242,7 @@ impl CniService {
     }
 
     /// The interface is there: the host routes to it, and the cluster hears of it.
-    async fn made(&self, call: &CniCall<'_>, made: &Made) -> Result<(), CallRefusal> {
+    async fn made(&self, call: &PluginQuestion<'_>, made: &Made) -> Result<(), CallRefusal> {
         let record = self.host.lock().await.record(&call.key);
         let Some(record) = record else {
             // Without a record nothing of the host is used.
@@ -281,7 +281,7 @@ impl CniService {
     }
 
     /// Whether the attachment still has what it was given, and was given what it has.
-    async fn check(&self, call: &CniCall<'_>) -> Result<(), CallRefusal> {
+    async fn check(&self, call: &PluginQuestion<'_>) -> Result<(), CallRefusal> {
         let gone = |what: String| Err(CallRefusal::new(Code::NotAsMade, what));
         let addresses = match call.conf.is_standalone() {
             true => self.pools()?.addresses(&call.key),
@@ -306,7 +306,7 @@ impl CniService {
     }
 
     /// The pod of the attachment.
-    async fn owner(&self, call: &CniCall<'_>) -> Result<PodOwner, CallRefusal> {
+    async fn owner(&self, call: &PluginQuestion<'_>) -> Result<PodOwner, CallRefusal> {
         let record = self.host.lock().await.record(&call.key);
         if let Some(owner) = record.and_then(|record| record.pod) {
             return Ok(owner);
@@ -475,13 +475,13 @@ impl CniService {
 }
 
 /// One question.
-struct CniCall<'a> {
+struct PluginQuestion<'a> {
     key: AttachmentKey,
     conf: NetConf,
     ask: &'a Ask,
 }
 
-impl CniCall<'_> {
+impl PluginQuestion<'_> {
     /// The addresses of the interface by the result of `ADD` that the runtime passes.
     fn shown(&self) -> Result<BTreeSet<IpAddr>, String> {
         let previous = self.conf.prev_result.as_ref();

@@ -53,7 +53,7 @@ struct KnownVersion {
 
 /// One release of one cluster, and the way there.
 #[derive(Clone, Copy)]
-pub(super) struct Call<'a> {
+pub(super) struct HelmCall<'a> {
     pub target: &'a ReleaseTarget,
     pub kubeconfig: &'a str,
     pub system: Option<&'static str>,
@@ -99,7 +99,7 @@ impl Cli {
     }
 
     /// What is there; `None`: no such release.
-    pub async fn observe(&self, call: Call<'_>) -> Result<Option<Observed>, HelmError> {
+    pub async fn observe(&self, call: HelmCall<'_>) -> Result<Option<Observed>, HelmError> {
         let status = match self.about(Operation::Status, call).await {
             Ok(status) => status,
             Err(HelmError::Failed { said, .. }) if said.contains("release: not found") => {
@@ -114,13 +114,13 @@ impl Cli {
     }
 
     /// Takes a dead operation back.
-    pub async fn restore(&self, call: Call<'_>) -> Result<(), HelmError> {
+    pub async fn restore(&self, call: HelmCall<'_>) -> Result<(), HelmError> {
         let history = self.about(Operation::History, call).await?;
         let to = revision_to_restore(&history)?;
         self.about(Operation::Rollback { to }, call).await.map(drop)
     }
 
-    pub async fn uninstall(&self, call: Call<'_>) -> Result<(), HelmError> {
+    pub async fn uninstall(&self, call: HelmCall<'_>) -> Result<(), HelmError> {
         self.about(Operation::Uninstall, call).await.map(drop)
     }
 
@@ -129,7 +129,7 @@ impl Cli {
         &self,
         operation: Operation,
         release: &Release,
-        call: Call<'_>,
+        call: HelmCall<'_>,
     ) -> Result<(), HelmError> {
         if let Reference::Local(path) = &release.chart.reference {
             self.check_local(path, &release.chart).await?;
@@ -148,7 +148,7 @@ impl Cli {
         self.show(chart).await.map(drop)
     }
 
-    async fn about(&self, operation: Operation, call: Call<'_>) -> Result<String, HelmError> {
+    async fn about(&self, operation: Operation, call: HelmCall<'_>) -> Result<String, HelmError> {
         let (namespace, name) = (&call.target.namespace, &call.target.name);
         let arguments = |setting: Setting<'_>| command::about(operation, namespace, name, setting);
         self.call(operation, call, None, arguments).await
@@ -164,7 +164,7 @@ impl Cli {
     async fn call(
         &self,
         operation: Operation,
-        call: Call<'_>,
+        call: HelmCall<'_>,
         values: Option<&str>,
         arguments: impl FnOnce(Setting<'_>) -> Vec<OsString>,
     ) -> Result<String, HelmError> {

@@ -46,7 +46,7 @@ impl ReleaseTarget {
 
 /// What is remembered of a call, should the daemon be killed during it.
 #[derive(Serialize, Deserialize)]
-struct Call {
+struct CallFile {
     target: ReleaseTarget,
     changes: bool,
 }
@@ -93,7 +93,7 @@ impl Workplace {
         let path = self.root.join("run").join(serial.to_string());
         DirBuilder::new().mode(0o700).create(&path)?;
         let run = RunDirectory(path);
-        let call = Call {
+        let call = CallFile {
             target: target.clone(),
             changes,
         };
@@ -150,7 +150,7 @@ fn sweep(runs: &Path) -> io::Result<Vec<ReleaseTarget>> {
         let path = entry?.path();
         end_process(&path.join("process"));
         let call = fs::read(path.join("call.json")).ok();
-        let call = call.and_then(|text| serde_json::from_slice::<Call>(&text).ok());
+        let call = call.and_then(|text| serde_json::from_slice::<CallFile>(&text).ok());
         interrupted.extend(call.filter(|call| call.changes).map(|call| call.target));
         fs::remove_dir_all(&path)?;
     }

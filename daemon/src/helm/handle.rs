@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     awaited::Awaited,
-    cli::{Call, Cli},
+    cli::{Cli, HelmCall},
     command::Operation,
     error::{ChartError, HelmError},
     files::{ReleaseTarget, Workplace},
@@ -112,7 +112,7 @@ impl Helm {
             return outcome.map(|()| Operations::new());
         }
         let work =
-            async |cli: &Cli, call: Call<'_>| self.0.converge(cli, call, release, begins).await;
+            async |cli: &Cli, call: HelmCall<'_>| self.0.converge(cli, call, release, begins).await;
         self.0.attempt(access, &target, Some(release), work).await
     }
 
@@ -266,7 +266,7 @@ impl HelmState {
         &self,
         access: Access<'_>,
         target: &ReleaseTarget,
-        work: impl AsyncFnOnce(&Cli, Call<'_>) -> Result<T, HelmError>,
+        work: impl AsyncFnOnce(&Cli, HelmCall<'_>) -> Result<T, HelmError>,
     ) -> Result<T, HelmError> {
         let cli = self.cli.as_ref().map_err(Clone::clone)?;
         let turn = Arc::clone(self.turns.lock().entry(target.cluster.clone()).or_default());
@@ -274,7 +274,7 @@ impl HelmState {
         let _turn = turn.lock().await;
         let _slot = (self.slots.acquire().await).map_err(|_| HelmError::Stopping)?;
         self.board.running(target, "look", clock::now());
-        let call = Call {
+        let call = HelmCall {
             target,
             kubeconfig: access.kubeconfig,
             system: access.system,
@@ -288,7 +288,7 @@ impl HelmState {
         access: Access<'_>,
         target: &ReleaseTarget,
         wanted: Option<&Release>,
-        work: impl AsyncFnOnce(&Cli, Call<'_>) -> Result<T, HelmError>,
+        work: impl AsyncFnOnce(&Cli, HelmCall<'_>) -> Result<T, HelmError>,
     ) -> Result<T, HelmError> {
         let version = wanted.map(|release| release.chart.version.to_string());
         self.board.waiting(target, version, clock::now());
@@ -302,7 +302,7 @@ impl HelmState {
     async fn converge(
         &self,
         cli: &Cli,
-        call: Call<'_>,
+        call: HelmCall<'_>,
         release: &Release,
         begins: &(dyn Fn() + Sync),
     ) -> Result<Operations, HelmError> {
@@ -344,7 +344,7 @@ impl HelmState {
         Err(HelmError::NoProgress(MOST_STEPS))
     }
 
-    async fn remove(&self, cli: &Cli, call: Call<'_>) -> Result<bool, HelmError> {
+    async fn remove(&self, cli: &Cli, call: HelmCall<'_>) -> Result<bool, HelmError> {
         let state = cli.observe(call).await?;
         match plan_removal(state.as_ref(), clock::now(), cli.patience(call.target)) {
             Removal::Nothing => Ok(false),

@@ -46,6 +46,12 @@ const PUBLISHED: [Component; 5] = [
     Component::CniHostLocal,
     Component::CniStatic,
 ];
+const BESIDE: [Component; 4] = [
+    Component::CniTool,
+    Component::Etcd,
+    Component::KubeApiserver,
+    Component::KubeControllerManager,
+];
 /// Says with a file that the mounts are complete, and holds them.
 const HOLD: &str = "for place in /var/lib/cni /var/lib/fipd-cni; do mkdir -p $place && mount -t tmpfs bed $place || exit 1; \
                     done; touch \"$0\"; exec sleep 2147483647";
@@ -73,11 +79,11 @@ pub struct CniHost {
 }
 
 impl CniHost {
-    /// Has all that a host needs of this machine's network afterwards.
+    /// Has all that a host, and a cluster that it is a node of, need of this machine's network afterwards.
     pub async fn prepare() -> Result<()> {
         let prepare = || {
             debian::ensure(PACKAGES)?;
-            for component in PUBLISHED.into_iter().chain([Component::CniTool]) {
+            for component in PUBLISHED.into_iter().chain(BESIDE) {
                 component.path()?;
             }
             Ok(())
