@@ -164,9 +164,10 @@ impl Bench {
         Ok(())
     }
 
-    /// fipd at rest, started beside these pods.
+    /// fipd at rest, started beside these pods as after a boot.
     async fn memory(&mut self) -> Result<Figure> {
         self.fipd.terminate(DEADLINE).await?;
+        program::forget().await?;
         self.pods(None).create("other", PODS - FLAT_PODS).await?;
         self.pods(Some("burst")).create("flat", FLAT_PODS).await?;
         self.fipd.restart().await?;
