@@ -54,6 +54,11 @@ pub trait ChartRemover: Send + Sync {
         installed: &InstalledReleases,
     ) -> impl Future<Output = Result<(), ChartError>> + Send;
 
+    /// Whether this release goes before those of which it makes use.
+    fn goes_first(&self, _mark: &ReleaseMark) -> bool {
+        false
+    }
+
     /// Whether a fresh look still says that the guest is left.
     fn confirm_leaving(&self) -> impl Future<Output = Result<(), ChartError>> + Send;
 }

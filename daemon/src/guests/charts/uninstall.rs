@@ -87,10 +87,11 @@ impl GuestCharts {
         let installed = InstalledReleases::read(&remote, self.system)
             .await
             .map_err(ChartError::unreadable)?;
-        remover.check_unused(&guest, &installed).await?;
         let mut kept = Vec::new();
         let mut result = Ok(Settled::Yes);
-        for mark in &installed.marks {
+        let mut marks: Vec<&ReleaseMark> = installed.marks.iter().collect();
+        marks.sort_by_key(|mark| !remover.goes_first(mark));
+        for mark in marks {
             match remove(&guest, remover, &installed, mark).await {
                 Ok(Some(ReleaseOwner::Adopted)) => {
                     kept.push(format!("{}/{}", mark.namespace, mark.name));
@@ -119,6 +120,7 @@ async fn remove<R: ChartRemover>(
         (ReleaseOwner::Adopted, Some(_)) | (ReleaseOwner::Fipd, _) => {}
     }
     // Uninstalling the one before may have taken minutes.
+    remover.check_unused(guest, installed).await?;
     remover.confirm_leaving().await?;
     (guest.remove(&installed.objects, &mark.namespace, &mark.name)).await
 }

@@ -53,7 +53,9 @@ impl VipGuests {
         let id = &*key.name;
         let turn = self.access.turn(id);
         let holds = turn.lock().await;
-        let cluster = match self.seen.clusters.seen(&key) {
+        let seen = self.seen.clusters.seen(&key);
+        let may_be_there = seen.is_some() || self.noted(id).written;
+        let cluster = match seen {
             Some(Observed::Parsed(cluster)) => Some(cluster),
             Some(Observed::Malformed(_)) | None => None,
         };
@@ -74,6 +76,8 @@ impl VipGuests {
                 let leave = VipChartLeave { guests: &self, id };
                 self.charts.uninstall(id, &leave).await
             }
+            // What it is to have is not known now; afterwards it may be the same as before.
+            _ if may_be_there => (Next::After(self.config().interval), false),
             _ => (Next::Done, false),
         };
         drop(holds);
@@ -133,16 +137,19 @@ impl ChartOwner for VipChartLook<'_> {
     async fn check_room(
         &self,
         guest: &ReachedGuest<'_>,
-        _: &InstalledReleases,
+        installed: &InstalledReleases,
         step: &ReleaseStep<'_>,
     ) -> Result<(), ChartError> {
+        let release = step.brings;
         if let Some(mark) = step.kept_out_by.first() {
-            return Err(ChartError::elsewhere(mark, &step.brings.name));
+            return Err(ChartError::elsewhere(mark, &release.name));
         }
-        if is_cloud_provider(&step.brings.chart) {
+        if is_cloud_provider(&release.chart) {
             return Ok(());
         }
-        let off = match &*step.brings.name == KUBE_VIP {
+        let owner = installed.owner(guest.remote, &release.namespace, &release.name);
+        let is_new = owner.await.map_err(ChartError::unreadable)?.is_none();
+        let off = match is_new && &*release.name == KUBE_VIP {
             true => apply::has_harvesters(guest.remote)
                 .await
                 .map(|there| !there),
@@ -192,6 +199,11 @@ impl ChartRemover for VipChartLeave<'_> {
             return Ok(());
         }
         check_unused(guest.remote).await
+    }
+
+    /// The cloud provider: what it would give a Service meanwhile nobody would answer for.
+    fn goes_first(&self, mark: &ReleaseMark) -> bool {
+        is_cloud_provider(&mark.name)
     }
 
     async fn confirm_leaving(&self) -> Result<(), ChartError> {
