@@ -15,15 +15,14 @@ use crate::{
 };
 
 impl VipGuests {
-    /// Makes the FloatingIP, where the guest is to have one; what is worth an Event about it. `None`: it runs where nobody
-    /// gives addresses.
+    /// Makes the FloatingIP, where the guest is to have one, and tells of it. `false`: it runs where nobody gives addresses.
     pub(super) async fn first_address(
         &self,
         id: &str,
         (key, provisioned): (&Key, &Provisioned),
-    ) -> Result<Option<String>, Stop> {
+    ) -> Result<bool, Stop> {
         let Some(RangeChoice { range, note }) = self.choose_range(key, provisioned).await? else {
-            return Ok(None);
+            return Ok(false);
         };
         let target = FLOATING_IP.target(&range_choice::first_floating_ip(id, &key.name));
         let body = json!({
@@ -36,22 +35,27 @@ impl VipGuests {
             },
             "spec": {},
         });
-        match self.remote.create(&target, &body).await {
+        let is_made = match self.remote.create(&target, &body).await {
+            Ok(()) => true,
             // Somebody was faster, or this is the second attempt.
-            Ok(()) | Err(CallError::Conflict(..)) => {}
+            Err(CallError::Conflict(..)) => false,
             Err(CallError::NotFound(_)) => return Err(VipWait::NoNamespace.into()),
             Err(error) => return Err(error.into()),
-        }
+        };
         self.note(id, |note| super::notes::VipNote {
             served: true,
             ..note
         })
         .await?;
-        let made = format!("FloatingIP {id}/{} of range {range} is made", target.name);
-        Ok(Some(match note {
-            Some(note) => format!("{made}: {note}"),
-            None => made,
-        }))
+        if is_made {
+            let made = format!("FloatingIP {id}/{} of range {range} is made", target.name);
+            let made = match note {
+                Some(note) => format!("{made}: {note}"),
+                None => made,
+            };
+            self.tell_first(key, &provisioned.uid, made);
+        }
+        Ok(true)
     }
 
     /// The range that the annotation names, else the one of the guest's Harvester cluster.

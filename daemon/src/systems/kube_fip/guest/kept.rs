@@ -53,9 +53,10 @@ impl VipGuests {
             .as_deref()
             .map(|name| Key::new(FLEET_NAMESPACE, name));
         match made.and_then(|made| provisioned.seen(&made)) {
-            Some(Observed::Parsed(made)) => made.id.as_deref() == Some(id),
+            // One that has lost its status may be this guest's.
+            Some(Observed::Parsed(made)) => made.id.as_deref().is_none_or(|made| made == id),
             Some(Observed::Malformed(_)) => true,
-            None => !provisioned.is_complete(),
+            None => !provisioned.is_complete() || self.noted(id).written,
         }
     }
 
@@ -69,7 +70,8 @@ impl VipGuests {
                 !cluster.ending && !cluster.harvester && !cluster.local
             }
             Some(Observed::Malformed(_)) => true,
-            None => !self.seen.clusters.is_complete(),
+            // Its note goes once it is known to be gone.
+            None => !self.seen.clusters.is_complete() || self.noted(id).written,
         }
     }
 

@@ -1,14 +1,30 @@
 //! Guests that lose what fipd installed, and guests that are gone.
 
+use fipd_crds::management::Cluster;
+use kube::core::PartialObjectMeta;
+
 use super::{SYSTEM, Stop, VipGuests, apply, notes::VipNote, plan::VipPlan};
 use crate::{
     controller::{client::Remote, queue::Next, store::Key},
-    guests::charts::release_owner,
+    guests::{charts::release_owner, clusters::CLUSTER},
 };
 
 impl VipGuests {
-    /// Rancher has no such cluster any more, and what was in it is gone with it.
+    /// Rancher has no such cluster any more, and what was in it is gone with it. What it has counts as free once a fresh read, a
+    /// minute later, finds none either.
     pub(super) async fn gone(&self, id: &str) -> Next {
+        if self.noted(id) != VipNote::default() || !self.kept(id).is_empty() {
+            let target = CLUSTER.named("", id);
+            let read = self.remote.get::<PartialObjectMeta<Cluster>>(&target);
+            match self.absent.confirm(&id.to_owned(), read).await {
+                Ok(None) => {}
+                Ok(Some(pause)) => return Next::After(pause),
+                Err(error) => {
+                    tracing::warn!(cluster = id, %error, "it is not known yet whether the cluster is gone; it is tried again");
+                    return Next::Retry;
+                }
+            }
+        }
         self.board.remove(&self.site.name, id, SYSTEM);
         self.charts.forget(id);
         self.charts.forget_uninstall(id);

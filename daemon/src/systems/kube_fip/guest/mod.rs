@@ -48,6 +48,7 @@ use crate::{
     config::TypedSettings as _,
     controller::{
         client::Remote,
+        confirm_absence::AbsenceCheck,
         events::Events,
         queue::Queue,
         reconcile::work_on,
@@ -88,6 +89,8 @@ pub struct VipGuests {
     chart_queue: Arc<Queue<Key>>,
     charts: GuestCharts,
     config: RwLock<Arc<GuestConfig>>,
+    /// Guests that Rancher does not list any more, by its ids.
+    absent: AbsenceCheck<String>,
     /// Since when what a guest keeps is seen to be used by none of its Services, by Rancher's ids of the guests.
     unused: Mutex<BTreeMap<String, BTreeMap<LeaseKey, Instant>>>,
     /// Where the series of the original are served.
@@ -154,6 +157,7 @@ impl VipGuests {
             chart_queue: Queue::new(),
             charts,
             config: RwLock::new(Arc::new(config)),
+            absent: AbsenceCheck::default(),
             unused: Mutex::default(),
             metrics_ports: means.metrics_ports,
             config_changed: Notify::new(),

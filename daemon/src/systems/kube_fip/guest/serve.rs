@@ -40,7 +40,11 @@ pub(super) struct VipLook {
 impl VipGuests {
     pub(super) async fn reconcile(self: Arc<Self>, key: Key) -> Next {
         let id = &*key.name;
-        match self.seen.clusters.seen(&key) {
+        let seen = self.seen.clusters.seen(&key);
+        if seen.is_some() {
+            self.absent.forget(&key.name.to_string());
+        }
+        match seen {
             _ if !is_guest(id) => Next::Done,
             // It may mean anything: everything stays as it is.
             Some(Observed::Malformed(_)) => Next::Done,
@@ -101,11 +105,12 @@ impl VipGuests {
         let note = self.noted(id);
         if !note.served {
             match self.fips.keys_in(id).is_empty() {
-                true => match self.first_address(id, (&key, &*made)).await? {
-                    Some(told) => self.tell_first(&key, &made.uid, told),
-                    None if !note.written => return Ok(None),
-                    None => {}
-                },
+                true => {
+                    let served = self.first_address(id, (&key, &*made)).await?;
+                    if !served && !note.written {
+                        return Ok(None);
+                    }
+                }
                 // One that somebody deletes is not made anew.
                 false => {
                     self.note(id, |note| VipNote {

@@ -20,7 +20,8 @@ use crate::{
     clusters::adoption::Inventory as _,
     config,
     controller::{
-        address_user::inventory::AddressInventory, context::Context, fake_api_tests::merge,
+        address_user::inventory::AddressInventory, confirm_absence::RECHECK_AFTER,
+        context::Context, fake_api_tests::merge, queue::Next,
     },
     guests::{
         GuestPhase,
@@ -379,7 +380,7 @@ impl Bench {
         place.address
     }
 
-    async fn look(&self, name: &str) -> crate::controller::queue::Next {
+    async fn look(&self, name: &str) -> Next {
         Arc::clone(&self.guests)
             .reconcile(Key::new("", &format!("c-m-{name}")))
             .await
@@ -392,7 +393,6 @@ impl Bench {
 
 #[tokio::test]
 async fn an_address_stays_with_its_guest_until_no_service_there_has_it_or_can_get_it() {
-    use crate::controller::queue::Next;
     let bench = Bench::new(&["one"]).await;
     tokio::time::pause();
     bench.look("one").await;
@@ -460,11 +460,18 @@ async fn what_a_guest_keeps_is_free_once_rancher_has_the_guest_no_more() {
     );
     bench.guests.seen.clusters.complete();
     bench.guests.seen.clusters.remove(&Key::new("", "c-m-one"));
-    assert!(!bench.guests.is_there("c-m-one"));
+    let next = bench.look("one").await;
+    assert!(matches!(next, Next::After(_)), "{next:?}");
+    assert_eq!(bench.kept("one"), 1, "a list may be short");
+    assert!(bench.guests.is_there("c-m-one"));
     assert!(!bench.guests.is_there("kube-system"), "it is no guest");
+    tokio::time::advance(RECHECK_AFTER).await;
+    // As above.
+    tokio::time::resume();
     bench.look("one").await;
     assert_eq!(bench.kept("one"), 0);
     assert!(!bench.guests.noted("c-m-one").served);
+    assert!(!bench.guests.is_there("c-m-one"));
 }
 
 #[tokio::test]
