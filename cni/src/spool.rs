@@ -7,7 +7,7 @@ use std::{
     collections::BTreeMap,
     fs::{self, DirBuilder, File, OpenOptions, Permissions},
     io::{self, Read as _, Write as _},
-    os::unix::fs::{DirBuilderExt as _, PermissionsExt as _, chown},
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _, chown},
     path::{Path, PathBuf},
 };
 
@@ -184,6 +184,7 @@ fn lock(directory: &Path) -> io::Result<File> {
         .write(true)
         .create(true)
         .truncate(false)
+        .mode(FILE_MODE)
         .open(directory.join(LOCK))?;
     file.lock()?;
     Ok(file)

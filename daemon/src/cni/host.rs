@@ -85,7 +85,8 @@ impl HostState {
         self.journal.note_replayed(number).map_err(journal)
     }
 
-    /// Writes an attachment down and has the host make what it uses. Answers the name of the interface of its VLAN.
+    /// Writes an attachment down and has the host make what it uses, without what only its earlier record used. Answers the name
+    /// of the interface of its VLAN.
     pub fn acquire(
         &mut self,
         key: AttachmentKey,
@@ -93,8 +94,14 @@ impl HostState {
     ) -> Result<Option<String>, CallRefusal> {
         let uses = record.uses.clone();
         let before = self.record(&key).map(|before| before.uses);
+        let before = before.unwrap_or_default();
+        let mut unused = self.counts.unused_without(&before);
+        unused.retain(|one| !uses.contains(one));
+        if !unused.is_empty() {
+            self.take_away(&unused)?;
+        }
         self.journal.put(key, record).map_err(journal)?;
-        self.counts.remove(&before.unwrap_or_default());
+        self.counts.remove(&before);
         self.counts.add(&uses);
         self.show();
         let mut netlink = open()?;

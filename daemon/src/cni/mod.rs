@@ -85,7 +85,9 @@ pub async fn serve(socket: Listening, uid: u32, options: CniOptions, stop: Cance
     let forget = async move {
         // Containers may be started again under their old ids until then.
         tokio::time::sleep(standalone::RESTART_GRACE).await;
-        restarting.forget_earlier_boots().await;
+        while !restarting.forget_earlier_boots().await {
+            tokio::time::sleep(SWEEP).await;
+        }
         std::future::pending::<()>().await;
     };
     tokio::select! {

@@ -382,7 +382,7 @@ pub async fn activate(sites: &PodSites, owner: &PodOwner, mac: &str) -> Result<(
     Ok(())
 }
 
-/// The addresses that the objects of the pod have; `None`: one of them is not this pod's any more.
+/// The addresses that the objects of the pod show; `None`: one of them is not this pod's any more.
 ///
 /// # Errors
 /// The cluster does not say.

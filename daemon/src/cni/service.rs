@@ -283,18 +283,24 @@ impl CniService {
     /// Whether the attachment still has what it was given, and was given what it has.
     async fn check(&self, call: &PluginQuestion<'_>) -> Result<(), CallRefusal> {
         let gone = |what: String| Err(CallRefusal::new(Code::NotAsMade, what));
-        let addresses = match call.conf.is_standalone() {
-            true => self.pools()?.addresses(&call.key),
+        let (addresses, wanted) = match call.conf.is_standalone() {
+            true => {
+                let pools = call.conf.ipam.pools.len();
+                (self.pools()?.addresses(&call.key), pools)
+            }
             false => {
                 let owner = self.owner(call).await?;
                 match pods::held(&self.sites, &owner).await? {
-                    Some(addresses) => addresses,
+                    Some(addresses) => (addresses, owner.objects.len()),
                     None => return gone("the FlatNetworkIP is not this pod's any more".to_owned()),
                 }
             }
         };
-        if addresses.is_empty() {
-            return gone("fipd has no address of this attachment".to_owned());
+        let count = addresses.len();
+        if count < wanted {
+            return gone(format!(
+                "fipd has {count} of {wanted} addresses of this attachment"
+            ));
         }
         let shown = call
             .shown()
@@ -424,16 +430,20 @@ impl CniService {
         }
     }
 
-    /// Frees what containers of an earlier boot have of the address book.
-    pub async fn forget_earlier_boots(&self) {
-        let Some(leases) = &self.leases else { return };
-        if let Err(refusal) = leases.release_earlier_boots().await {
-            let error = refusal.why;
+    /// Frees what containers of an earlier boot have of the address book; whether all is free.
+    pub async fn forget_earlier_boots(&self) -> bool {
+        let Some(leases) = &self.leases else {
+            return true;
+        };
+        let released = leases.release_earlier_boots().await;
+        if let Err(refusal) = &released {
+            let error = &refusal.why;
             tracing::warn!(
                 error,
-                "cannot release addresses of containers of an earlier boot; they stay until a restart of fipd or their DEL"
+                "cannot release addresses of containers of an earlier boot; will retry"
             );
         }
+        released.is_ok()
     }
 
     fn warn_about(&self, whose: &str, key: &AttachmentKey, done: Result<(), CallRefusal>) {

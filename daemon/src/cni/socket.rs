@@ -4,7 +4,7 @@ use std::{io, sync::Arc, time::Duration};
 
 use fipd_cni::{Answer, CniError, Code, MAX_MESSAGE, NEWEST, Reply};
 use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    io::{AsyncReadExt as _, AsyncWriteExt as _, Interest},
     net::UnixStream,
     sync::Semaphore,
     task::JoinSet,
@@ -18,8 +18,9 @@ use crate::sockets::{self, Listening};
 pub const MODE: u32 = 0o600;
 /// Most questions fit.
 const BUFFER: usize = 4 << 10;
-/// Calls at once; more wait in the socket's queue.
-const AT_ONCE: usize = 64;
+/// Calls at once; more wait in the socket's queue. More than a node has pods: those that wait for their addresses keep nobody else
+/// waiting.
+const AT_ONCE: usize = 1_024;
 /// How long a plugin may take to send its question, and to take the answer.
 const DEADLINE: Duration = Duration::from_secs(10);
 /// How long an answer may take: less than the plugin waits.
@@ -79,6 +80,10 @@ async fn call(
 ) -> io::Result<()> {
     let peer = stream.peer_cred()?.uid();
     let text = in_time(read(&mut stream)).await?;
+    // Who has given up may have asked again by now, for something else.
+    if stream.ready(Interest::WRITABLE).await?.is_write_closed() {
+        return Err(io::ErrorKind::BrokenPipe.into());
+    }
     let answer = match service {
         _ if peer != uid => refused(
             Code::DecodingFailure,

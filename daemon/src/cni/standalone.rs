@@ -105,15 +105,17 @@ impl ContainerLeases {
         Ok(())
     }
 
-    /// Gives back what containers of earlier boots have. A container that was started again has its leases as one of this boot.
+    /// Gives back what containers of earlier boots have; goes on after errors. A container that was started again has its leases
+    /// as one of this boot.
     pub async fn release_earlier_boots(&self) -> Result<(), CallRefusal> {
+        let mut result = Ok(());
         for holder in self.holders(None) {
             if holder.instance != self.boot {
                 let reason = "the host was started again, and the container was not";
-                self.release_holder(holder, reason).await?;
+                result = self.release_holder(holder, reason).await.and(result);
             }
         }
-        Ok(())
+        result
     }
 
     async fn release_holder(&self, holder: Holder, reason: &str) -> Result<(), CallRefusal> {

@@ -207,6 +207,10 @@ async fn row_80_a_check_wants_the_reservation() {
     let (code, why) = other.unwrap_err();
     assert_eq!(code, Code::NotAsMade as u32);
     assert!(why.contains("does not have 10.0.0.1"), "{why}");
+    let mut more = made("10.0.0.1/24");
+    more["ipam"]["pools"] = json!(["lan", "lan6"]);
+    let (_, why) = site.done("CHECK", "a", more).await.unwrap_err();
+    assert!(why.contains("1 of 2 addresses"), "{why}");
     site.done("DEL", "a", made("10.0.0.1/24")).await.unwrap();
     let gone = site.done("CHECK", "a", made("10.0.0.1/24")).await;
     assert_eq!(gone.unwrap_err().0, Code::NotAsMade as u32);

@@ -178,7 +178,7 @@ impl Pods {
         Ok(addresses)
     }
 
-    /// The host has routes to the pods that are attached, and is promiscuous while there are any.
+    /// The host has routes to the pods that are attached, is promiscuous while there are any, and the journal has these alone.
     async fn host_agrees(&self, bed: &CniBed, live: &Live) -> Result<()> {
         let attached = live.iter().filter(|(name, _)| is_pod(name));
         let attached: BTreeSet<_> = attached.flat_map(|(_, given)| given.clone()).collect();
@@ -192,6 +192,14 @@ impl Pods {
         let flags = master[0]["flags"].as_array().into_iter().flatten();
         let is_promiscuous = flags.into_iter().any(|flag| flag == "PROMISC");
         ensure!(is_promiscuous != attached.is_empty(), "{master}");
+        // Containers of pools use nothing of the host, and the journal has none of them.
+        let shown = bed.fipd.cli(["flat-network", "node", "-o", "json"]).await?;
+        let shown = shown.json()?;
+        let noted = &shown["node"][0]["attachments"];
+        ensure!(
+            *noted == json!(attached.len()),
+            "{shown}, pods {attached:?}"
+        );
         Ok(())
     }
 }
