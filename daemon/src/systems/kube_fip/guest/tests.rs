@@ -344,7 +344,7 @@ async fn what_a_guest_had_is_noted_before_it_is_written_to() {
     let key = Key::new("", "c-m-one");
     let next = Arc::clone(&bench.guests).reconcile(key.clone()).await;
     assert!(
-        matches!(next, crate::controller::queue::Next::After(_)),
+        matches!(next, Next::After(_)),
         "{next:?}"
     );
     assert!(
