@@ -13,6 +13,7 @@ mod board;
 mod host;
 mod journal;
 pub mod pods;
+mod question;
 mod record;
 mod refusal;
 mod service;

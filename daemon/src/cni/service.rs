@@ -1,14 +1,12 @@
 //! Answers what plugins ask.
 
-use std::{collections::BTreeSet, net::IpAddr, path::PathBuf, sync::Arc, time::Instant};
+use std::{collections::BTreeSet, path::PathBuf, sync::Arc, time::Instant};
 
 use fipd_cni::{
     Answer, Ask, AskStep, CniError, Code, NEWEST, NetConf, Reply, Verb,
     attachment::{Attachment, Made},
     frame::Mac,
-    named_args,
-    result::AddResult,
-    spool, version,
+    named_args, spool, version,
 };
 use tokio::sync::Mutex;
 
@@ -17,6 +15,7 @@ use super::{
     board::CniBoard,
     host::HostState,
     pods::{self, PodName, PodSites},
+    question::PluginQuestion,
     record::{AttachmentKey, AttachmentRecord, HostUse, PodOwner},
     refusal::CallRefusal,
     standalone::ContainerLeases,
@@ -481,24 +480,6 @@ impl CniService {
     fn decides_nothing(code: Code) -> CallRefusal {
         let why = "ipam.pools: fipd has role = \"agent\" on this host and gives no addresses of pools; name none";
         CallRefusal::new(code, why)
-    }
-}
-
-/// One question.
-struct PluginQuestion<'a> {
-    key: AttachmentKey,
-    conf: NetConf,
-    ask: &'a Ask,
-}
-
-impl PluginQuestion<'_> {
-    /// The addresses of the interface by the result of `ADD` that the runtime passes.
-    fn shown(&self) -> Result<BTreeSet<IpAddr>, String> {
-        let previous = self.conf.prev_result.as_ref();
-        let previous = AddResult::read(previous.ok_or("it is missing")?)?;
-        let at = previous.interface(&self.key.ifname);
-        let of_it = at.into_iter().flat_map(|at| previous.ips_of(at));
-        Ok(of_it.map(|ip| ip.address.addr()).collect())
     }
 }
 

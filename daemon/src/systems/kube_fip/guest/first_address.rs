@@ -15,7 +15,8 @@ use crate::{
 };
 
 impl VipGuests {
-    /// Makes the FloatingIP, where the guest is to have one, and tells of it. `false`: it runs where nobody gives addresses.
+    /// Creates the first FloatingIP of the guest and sends an Event about it. Returns `false` where the guest runs outside Harvester
+    /// and names no range.
     pub(super) async fn first_address(
         &self,
         id: &str,

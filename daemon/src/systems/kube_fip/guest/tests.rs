@@ -343,10 +343,7 @@ async fn what_a_guest_had_is_noted_before_it_is_written_to() {
     tokio::time::pause();
     let key = Key::new("", "c-m-one");
     let next = Arc::clone(&bench.guests).reconcile(key.clone()).await;
-    assert!(
-        matches!(next, Next::After(_)),
-        "{next:?}"
-    );
+    assert!(matches!(next, Next::After(_)), "{next:?}");
     assert!(
         !bench.guests.noted("c-m-one").written,
         "nothing was written"
