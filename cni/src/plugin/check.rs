@@ -90,9 +90,7 @@ fn of_routes(
     let mut tables: BTreeMap<(Family, u32), Vec<Route>> = BTreeMap::new();
     let mut wrong = Vec::new();
     // Before 1.1.0 a result cannot say that a route is in another table.
-    let asked = &call.conf.ipam.routes;
-    let with_tables =
-        call.conf.cni_version == NEWEST || asked.iter().all(|route| route.table.is_none());
+    let with_tables = call.conf.cni_version == NEWEST;
     for route in made {
         let family = Family::of(route.dst.addr());
         let table = route.table.unwrap_or(MAIN_TABLE);

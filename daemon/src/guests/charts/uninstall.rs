@@ -97,7 +97,12 @@ impl GuestCharts {
                     kept.push(format!("{}/{}", mark.namespace, mark.name));
                 }
                 Ok(_) => {}
-                Err(error) => result = both(result, Err(error)),
+                Err(error) => {
+                    result = both(result, Err(error));
+                    if remover.goes_first(mark) {
+                        break;
+                    }
+                }
             }
         }
         result?;

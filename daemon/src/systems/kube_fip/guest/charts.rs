@@ -147,9 +147,9 @@ impl ChartOwner for VipChartLook<'_> {
         if is_cloud_provider(&release.chart) {
             return Ok(());
         }
-        let owner = installed.owner(guest.remote, &release.namespace, &release.name);
-        let is_new = owner.await.map_err(ChartError::unreadable)?.is_none();
-        let off = match is_new && &*release.name == KUBE_VIP {
+        let there = installed.is_complete(guest.remote, &release.namespace, &release.name);
+        let is_there = there.await.map_err(ChartError::unreadable)?;
+        let off = match !is_there && &*release.name == KUBE_VIP {
             true => apply::has_harvesters(guest.remote)
                 .await
                 .map(|there| !there),
