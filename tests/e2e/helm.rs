@@ -60,7 +60,7 @@ impl Bench {
 
     async fn ensure(&self, release: &Release) -> Result<Operations, HelmError> {
         self.helm.recheck("guest");
-        self.helm.ensure(self.access(), release, &|| {}).await
+        self.helm.ensure(self.access(), release, None, &|| {}).await
     }
 
     async fn operations(&self, release: &Release) -> Vec<&'static str> {

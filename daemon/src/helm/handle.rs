@@ -97,7 +97,8 @@ impl Helm {
     }
 
     /// Brings a release to its chart, version and values. Cheap where that was done a short while ago, and where it failed
-    /// a short while ago: the same error comes back then. `begins` is told whenever an operation begins that changes something.
+    /// a short while ago: the same error comes back then. `state` identifies the state of the release; once nothing had to be done
+    /// in a state, helm is not asked about it again. `begins` is called whenever an operation begins that changes something.
     ///
     /// # Errors
     /// Why it is not as it should be; [`HelmError::reason`] is for conditions.
@@ -105,15 +106,22 @@ impl Helm {
         &self,
         access: Access<'_>,
         release: &Release,
+        state: Option<&str>,
         begins: &(dyn Fn() + Sync),
     ) -> Result<Operations, HelmError> {
         let target = ReleaseTarget::new(access.cluster, &release.namespace, &release.name);
-        if let Some(outcome) = self.0.remembered(&target, Some(release)) {
+        if let Some(outcome) = self.0.remembered(&target, Some(release), state) {
             return outcome.map(|()| Operations::new());
         }
         let work =
             async |cli: &Cli, call: HelmCall<'_>| self.0.converge(cli, call, release, begins).await;
-        self.0.attempt(access, &target, Some(release), work).await
+        let done = self.0.attempt(access, &target, Some(release), work).await?;
+        if done.is_empty()
+            && let Some(last) = self.0.memory.lock().get_mut(&target)
+        {
+            last.found_at = state.map(str::to_owned);
+        }
+        Ok(done)
     }
 
     /// Uninstalls a release that carries the labels of fipd and of the system that asks. One that is not there is fine;
@@ -128,7 +136,7 @@ impl Helm {
         name: &str,
     ) -> Result<bool, HelmError> {
         let target = ReleaseTarget::new(access.cluster, namespace, name);
-        if let Some(Err(error)) = self.0.remembered(&target, None) {
+        if let Some(Err(error)) = self.0.remembered(&target, None, None) {
             return Err(error);
         }
         let attempt = self.0.attempt(access, &target, None, async |cli, call| {
@@ -362,10 +370,14 @@ impl HelmState {
         &self,
         target: &ReleaseTarget,
         wanted: Option<&Release>,
+        state: Option<&str>,
     ) -> Option<Result<(), HelmError>> {
         let memory = self.memory.lock();
         let last = memory.get(target);
         let last = last.filter(|last| last.wanted.as_ref() == wanted)?;
+        if let (Ok(()), Some(found), Some(state)) = (&last.outcome, &last.found_at, state) {
+            return (found == state).then_some(Ok(()));
+        }
         let age = Duration::from_millis(clock::now().0.saturating_sub(last.at.0));
         (age < last.lasts()).then(|| last.outcome.clone())
     }
@@ -391,6 +403,7 @@ impl HelmState {
             outcome,
             failures,
             at: now,
+            found_at: None,
         };
         memory.insert(target.clone(), last);
     }

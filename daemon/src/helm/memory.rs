@@ -18,6 +18,8 @@ pub(super) struct Memory {
     pub outcome: Result<(), HelmError>,
     pub failures: u32,
     pub at: Timestamp,
+    /// How the caller knows the state in which it was found as it should be.
+    pub found_at: Option<String>,
 }
 
 impl Memory {

@@ -128,7 +128,7 @@ async fn installs_until_killed() {
     };
     let chart = Charts::local(CONTROLLER).display().to_string();
     let hanging = release(CONTROLLER, &chart, "0.4.0", HANGS);
-    let _killed_before = helm.ensure(access, &hanging, &|| {}).await;
+    let _killed_before = helm.ensure(access, &hanging, None, &|| {}).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -165,7 +165,10 @@ async fn a_killed_fipd_leaves_neither_helm_nor_files_nor_a_stuck_release() {
     .unwrap();
     let chart = Charts::local(CONTROLLER).display().to_string();
     let good = release(CONTROLLER, &chart, "0.4.0", "image: { tag: good }");
-    let done = next.ensure(bench.access(), &good, &|| {}).await.unwrap();
+    let done = next
+        .ensure(bench.access(), &good, None, &|| {})
+        .await
+        .unwrap();
     assert_eq!(done, ["rollback", "upgrade"], "without waiting");
     assert!(bench.image(CONTROLLER).await.ends_with(":good"));
 }

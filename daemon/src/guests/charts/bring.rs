@@ -74,7 +74,7 @@ impl GuestCharts {
         (Some(wanted), brought)
     }
 
-    /// Brings all of them as far as they go; every error is told.
+    /// Brings each release as far as possible, and reports the error of each that was tried.
     async fn bring_all<O: ChartOwner>(
         &self,
         guest: &ReachedGuest<'_>,
@@ -83,6 +83,9 @@ impl GuestCharts {
         wanted: &[ChartRelease],
     ) -> Result<Settled, ChartError> {
         let engine = owner.engine()?;
+        for name in self.removed_meanwhile(&guest.id, &installed.marks) {
+            owner.removed(&name, true);
+        }
         let excludes = |release: &ChartRelease, mark: &ReleaseMark| owner.excludes(release, mark);
         let mut result = Ok(Settled::Yes);
         for step in steps(wanted, &installed.marks, excludes) {
@@ -90,10 +93,16 @@ impl GuestCharts {
             if let Err(error) = &brought {
                 guest.note_error(step.brings, error);
             }
-            if let Some(well) = self.operation_ended(&guest.id, step.brings, &brought) {
+            let place = (&*step.brings.namespace, &*step.brings.name);
+            if let Some(well) = self.operation_ended(&guest.id, place, &brought) {
                 owner.ended(step.brings, well);
             }
+            let cannot = |error: &ChartError| !error.is_busy();
+            let stops = owner.in_order() && brought.as_ref().is_err_and(cannot);
             result = both(result, brought);
+            if stops {
+                break;
+            }
         }
         result
     }
@@ -142,8 +151,12 @@ impl GuestCharts {
         }
         for mark in &step.removes {
             owner.confirm_removal(guest).await?;
-            let stays = guest.remove(&installed.objects, &mark.namespace, &mark.name);
-            if stays.await?.is_some() {
+            let removed = guest.remove(&installed.objects, &mark.namespace, &mark.name);
+            let removed = removed.await;
+            if let Some(well) = self.removal_ended(&guest.id, mark, &removed) {
+                owner.removed(&mark.name, well);
+            }
+            if removed?.is_some() {
                 return Err(ChartError::elsewhere(mark, name));
             }
             tracing::info!(
@@ -162,8 +175,6 @@ impl GuestCharts {
                 owner.begins();
             }
         };
-        guest
-            .bring(engine, &installed.objects, &release, &begins)
-            .await
+        guest.bring(engine, installed, &release, &begins).await
     }
 }

@@ -1,8 +1,8 @@
 //! One release of a guest, by either engine: the helm CLI, or helm-controller by a HelmChart.
 
 use super::{
-    ChartError, ChartRelease, ReachedGuest, ReleaseOwner, Settled, helm_chart::HelmCharts,
-    installed::owner,
+    ChartError, ChartRelease, InstalledReleases, ReachedGuest, ReleaseOwner, Settled,
+    helm_chart::HelmCharts, installed::owner,
 };
 use crate::{
     config::ChartEngine,
@@ -34,17 +34,19 @@ impl ReachedGuest<'_> {
     pub(super) async fn bring(
         &self,
         engine: ChartEngine,
-        objects: &HelmCharts,
+        installed: &InstalledReleases,
         release: &Release,
         begins: &(dyn Fn() + Sync),
     ) -> Result<Settled, ChartError> {
-        match (engine, objects.of(&release.namespace, &release.name)) {
+        let (objects, place) = (&installed.objects, (&*release.namespace, &*release.name));
+        match (engine, objects.of(place.0, place.1)) {
             (ChartEngine::HelmChart, _) => self.bring_object(objects, release).await,
             (ChartEngine::Helm, Some(object)) => {
                 self.hand_to_helm(object).await.map(|()| Settled::NotYet)
             }
             (ChartEngine::Helm, None) => {
-                let brought = self.helm.ensure(self.access(), release, begins);
+                let state = installed.state(place.0, place.1);
+                let brought = self.helm.ensure(self.access(), release, state, begins);
                 let brought = brought.await.map(|_| Settled::Yes);
                 brought.map_err(|error| ChartError::of(&release.name, &error))
             }

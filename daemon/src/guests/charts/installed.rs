@@ -43,9 +43,18 @@ pub struct InstalledReleases {
     pub marks: Vec<ReleaseMark>,
     /// What other systems of fipd keep here, or what they want and somebody else installed.
     pub others: Vec<ReleaseMark>,
-    /// All releases that helm keeps, whoever installed them, and whether helm has deployed them.
-    found: BTreeMap<Place, (ReleaseOwner, bool)>,
+    /// All releases that helm keeps, whoever installed them.
+    found: BTreeMap<Place, FoundRelease>,
     system: GuestSystem,
+}
+
+/// A release, by the Secret of its newest revision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct FoundRelease {
+    owner: ReleaseOwner,
+    is_deployed: bool,
+    /// Name and `resourceVersion` of that Secret.
+    state: Option<String>,
 }
 
 /// Namespace and name of a release.
@@ -85,7 +94,10 @@ impl InstalledReleases {
         if object.is_some_and(|object| ours(object) && is_open(object)) {
             return Ok(false);
         }
-        if let Some((_, true)) = self.found(namespace, name) {
+        if self
+            .found(namespace, name)
+            .is_some_and(|found| found.is_deployed)
+        {
             return Ok(true);
         }
         // The steps before this one may have taken minutes.
@@ -99,7 +111,8 @@ impl InstalledReleases {
         let (namespace, name) = (&*release.namespace, &*release.name);
         let same = |mark: &ReleaseMark| mark.namespace == namespace && mark.name == name;
         let known = self.marks.iter().chain(&self.others).any(same);
-        if !known && let Some((ReleaseOwner::Other, _)) = self.found(namespace, name) {
+        let is_others = |found: &FoundRelease| found.owner == ReleaseOwner::Other;
+        if !known && self.found(namespace, name).is_some_and(is_others) {
             self.others.push(ReleaseMark {
                 namespace: namespace.to_owned(),
                 name: name.to_owned(),
@@ -121,10 +134,15 @@ impl InstalledReleases {
         }
     }
 
-    /// Whose the release of this place was at the look, by helm's Secrets alone, and whether it was deployed.
-    fn found(&self, namespace: &str, name: &str) -> Option<(ReleaseOwner, bool)> {
+    /// What helm's Secrets alone said of the release of this place at the look.
+    fn found(&self, namespace: &str, name: &str) -> Option<&FoundRelease> {
         let place = (namespace.to_owned(), name.to_owned());
-        self.found.get(&place).copied()
+        self.found.get(&place)
+    }
+
+    /// Tells apart the states of a release; another revision is another state. `None`: it is not known.
+    pub fn state(&self, namespace: &str, name: &str) -> Option<&str> {
+        self.found(namespace, name)?.state.as_deref()
     }
 
     /// Whose the release of this place is, with or without a mark; `None`: there is none.
@@ -169,14 +187,18 @@ fn newest_by_place(revisions: &[Value]) -> BTreeMap<Place, &Value> {
         .collect()
 }
 
-/// Whose each release is, and whether it is deployed.
-fn found(
-    releases: &BTreeMap<Place, &Value>,
-    system: GuestSystem,
-) -> BTreeMap<Place, (ReleaseOwner, bool)> {
+fn found(releases: &BTreeMap<Place, &Value>, system: GuestSystem) -> BTreeMap<Place, FoundRelease> {
     let found = releases.iter().filter_map(|(place, newest)| {
-        let deployed = label(newest, "status") == Some(DEPLOYED);
-        Some((place.clone(), (owner_of(Some(newest), system)?, deployed)))
+        let text = |path| newest.pointer(path).and_then(Value::as_str);
+        let version = text("/metadata/resourceVersion");
+        let release = FoundRelease {
+            owner: owner_of(Some(newest), system)?,
+            is_deployed: label(newest, "status") == Some(DEPLOYED),
+            state: text("/metadata/name")
+                .zip(version)
+                .map(|(name, version)| format!("{name} {version}")),
+        };
+        Some((place.clone(), release))
     });
     found.collect()
 }
@@ -398,7 +420,9 @@ mod tests {
     fn the_newest_revision_says_whether_a_release_is_deployed() {
         let secret = |name: &str, version: &str, status: &str| {
             let labels = json!({ "name": name, "version": version, "status": status });
-            json!({ "metadata": { "namespace": "lb", "labels": labels } })
+            json!({ "metadata": {
+                "namespace": "lb", "labels": labels, "name": format!("{name}.v{version}"), "resourceVersion": "7",
+            } })
         };
         let revisions = [
             secret("a", "9", "superseded"),
@@ -407,9 +431,15 @@ mod tests {
             secret("b", "2", "failed"),
         ];
         let place = |name: &str| ("lb".to_owned(), name.to_owned());
-        let expected = [("a", true), ("b", false)];
-        let expected =
-            expected.map(|(name, deployed)| (place(name), (ReleaseOwner::Other, deployed)));
+        let expected = [("a", true, "a.v10 7"), ("b", false, "b.v2 7")];
+        let expected = expected.map(|(name, is_deployed, state)| {
+            let found = FoundRelease {
+                owner: ReleaseOwner::Other,
+                is_deployed,
+                state: Some(state.to_owned()),
+            };
+            (place(name), found)
+        });
         let found = found(&newest_by_place(&revisions), FIRST);
         assert_eq!(found, BTreeMap::from(expected), "whoever installed them");
     }

@@ -1,11 +1,17 @@
 //! How the charts of guests stand.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use fipd_core::Text;
 use parking_lot::Mutex;
 
-use super::{ChartError, ChartRelease, ReachedGuest, Settled, uninstall::UninstallState};
+use super::{
+    ChartError, ChartRelease, ReachedGuest, ReleaseMark, ReleaseOwner, Settled,
+    uninstall::UninstallState,
+};
 use crate::{
     controller::client::Remote,
     guests::{GuestBoard, GuestSystem, access::GuestAccess, helm_name},
@@ -22,12 +28,17 @@ pub struct GuestCharts {
     /// Without it nobody looks after charts.
     pub(super) helm: Option<Helm>,
     states: Mutex<BTreeMap<String, ChartState>>,
-    /// By guest, namespace and name of the release; none for a release that is as it should be.
-    operations: Mutex<BTreeMap<(String, String, String), ChartAttempt>>,
+    /// None for a release that is as it should be.
+    operations: Mutex<BTreeMap<ReleaseKey, ChartAttempt>>,
+    /// Releases that helm-controller is uninstalling.
+    pub(super) removals: Mutex<BTreeSet<ReleaseKey>>,
     pub(super) uninstalls: Mutex<BTreeMap<String, UninstallState>>,
     /// The namespace of each guest that has what the releases there need.
     prepared: Mutex<BTreeMap<String, String>>,
 }
+
+/// Guest, namespace and name of a release.
+pub(super) type ReleaseKey = (String, String, String);
 
 /// How the charts of a guest stand.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -82,6 +93,7 @@ impl GuestCharts {
             helm,
             states: Mutex::default(),
             operations: Mutex::default(),
+            removals: Mutex::default(),
             uninstalls: Mutex::default(),
             prepared: Mutex::default(),
         }
@@ -125,6 +137,7 @@ impl GuestCharts {
         self.states.lock().remove(id);
         self.prepared.lock().remove(id);
         self.operations.lock().retain(|(of, ..), _| of != id);
+        self.removals.lock().retain(|(of, ..)| of != id);
         self.access.forget_turn(id);
         if let Some(helm) = &self.helm {
             helm.forget(&self.helm_name(id));
@@ -170,11 +183,11 @@ impl GuestCharts {
     pub(super) fn operation_ended(
         &self,
         id: &str,
-        release: &ChartRelease,
+        (namespace, name): (&str, &str),
         brought: &Result<Settled, ChartError>,
     ) -> Option<bool> {
         let mut operations = self.operations.lock();
-        let one = place_of(id, release);
+        let one = (id.to_owned(), namespace.to_owned(), name.to_owned());
         match brought {
             Ok(Settled::NotYet) => {
                 operations.insert(one, ChartAttempt::Running);
@@ -193,7 +206,8 @@ impl GuestCharts {
 
     /// An operation on a chart begins; whether all of them were there so far.
     pub(super) fn operation_begins(&self, id: &str, release: &ChartRelease) -> bool {
-        let one = place_of(id, release);
+        let (namespace, name) = (release.namespace.clone(), release.name.clone());
+        let one = (id.to_owned(), namespace, name);
         self.operations.lock().insert(one, ChartAttempt::Running);
         let mut states = self.states.lock();
         let done = states.get_mut(id);
@@ -205,6 +219,40 @@ impl GuestCharts {
             }
             None => false,
         }
+    }
+
+    /// Notes what came of a removal; whether it ended well, where it ended and that is new.
+    pub(super) fn removal_ended(
+        &self,
+        id: &str,
+        mark: &ReleaseMark,
+        removed: &Result<Option<ReleaseOwner>, ChartError>,
+    ) -> Option<bool> {
+        let place = (&*mark.namespace, &*mark.name);
+        match removed {
+            Ok(None) => {
+                self.operation_ended(id, place, &Ok(Settled::Yes));
+                Some(true)
+            }
+            Ok(Some(_)) => None,
+            Err(error) if error.is_busy() => {
+                let one = (id.to_owned(), mark.namespace.clone(), mark.name.clone());
+                self.removals.lock().insert(one);
+                None
+            }
+            Err(error) => self.operation_ended(id, place, &Err(error.clone())),
+        }
+    }
+
+    /// Names of releases that helm-controller has uninstalled: these are the `marks` that are left.
+    pub(super) fn removed_meanwhile(&self, id: &str, marks: &[ReleaseMark]) -> Vec<String> {
+        let mut removals = self.removals.lock();
+        let gone = |(of, namespace, name): &ReleaseKey| {
+            let is_left = |mark: &ReleaseMark| mark.namespace == *namespace && mark.name == *name;
+            of == id && !marks.iter().any(is_left)
+        };
+        let gone = removals.extract_if(.., gone);
+        gone.map(|(.., name)| name).collect()
     }
 
     /// Notes what came of a look; whether that is new.
@@ -221,18 +269,14 @@ impl GuestCharts {
     }
 }
 
-fn place_of(id: &str, release: &ChartRelease) -> (String, String, String) {
-    let ChartRelease {
-        namespace, name, ..
-    } = release;
-    (id.to_owned(), namespace.clone(), name.clone())
-}
-
 #[cfg(test)]
 mod tests {
     use tokio_util::sync::CancellationToken;
 
-    use super::{super::steps::testing::release, *};
+    use super::{
+        super::steps::testing::{mark, release},
+        *,
+    };
     use crate::{
         config,
         controller::client::testing::canned,
@@ -255,7 +299,8 @@ mod tests {
     #[tokio::test]
     async fn an_operation_ends_once_and_a_failure_is_new_once() {
         let (charts, release) = (charts(), release("lb", "purelb"));
-        let ended = |brought| charts.operation_ended("c-1", &release, &brought);
+        let place = (&*release.namespace, &*release.name);
+        let ended = |brought| charts.operation_ended("c-1", place, &brought);
         let failed = |reason| Err(ChartError::new(reason, "why"));
         assert_eq!(ended(Ok(Settled::Yes)), None, "nothing was done");
         charts.operation_begins("c-1", &release);
@@ -278,6 +323,23 @@ mod tests {
         charts.operation_begins("c-1", &release);
         charts.forget("c-1");
         assert_eq!(ended(Ok(Settled::Yes)), None);
+    }
+
+    #[tokio::test]
+    async fn a_removal_ends_once_by_either_engine() {
+        let (charts, mark) = (charts(), mark("lb", "purelb", ReleaseOwner::Fipd));
+        let ended = |removed| charts.removal_ended("c-1", &mark, &removed);
+        let failed = || Err(ChartError::new("UninstallFailed", "why"));
+        assert_eq!(ended(failed()), Some(false));
+        assert_eq!(ended(failed()), None, "it is the same failure");
+        assert_eq!(ended(Ok(None)), Some(true));
+        assert_eq!(ended(Ok(Some(ReleaseOwner::Adopted))), None, "it stays");
+        assert_eq!(ended(Err(ChartError::new(super::super::BUSY, ""))), None);
+        let left = |marks: &[ReleaseMark]| charts.removed_meanwhile("c-1", marks);
+        assert_eq!(left(std::slice::from_ref(&mark)), [""; 0], "it goes on");
+        assert_eq!(charts.removed_meanwhile("c-2", &[]), [""; 0]);
+        assert_eq!(left(&[]), ["purelb"]);
+        assert_eq!(left(&[]), [""; 0]);
     }
 
     #[tokio::test]

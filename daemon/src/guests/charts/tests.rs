@@ -1,6 +1,9 @@
 //! The charts of a guest that another system of fipd looks after too, with canned answers.
 
+use std::sync::Arc;
+
 use fipd_core::Timestamp;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -20,12 +23,27 @@ use crate::{
     helm::{OWNER, OWNER_LABEL, SYSTEM_LABEL},
 };
 
-/// Wants one release, and lets all others be removed.
-struct Wants(ChartRelease);
+/// Wants some releases, and lets all others be removed.
+#[derive(Default)]
+struct Wants {
+    releases: Vec<ChartRelease>,
+    in_order: bool,
+    /// Those that were tried.
+    tried: Arc<Mutex<Vec<String>>>,
+}
+
+impl Wants {
+    fn one(release: ChartRelease) -> Self {
+        Self {
+            releases: vec![release],
+            ..Self::default()
+        }
+    }
+}
 
 impl ChartOwner for Wants {
     async fn wanted(&mut self, _: &InstalledReleases) -> Result<Vec<ChartRelease>, ChartError> {
-        Ok(vec![self.0.clone()])
+        Ok(self.releases.clone())
     }
 
     fn engine(&self) -> Result<ChartEngine, ChartError> {
@@ -43,6 +61,7 @@ impl ChartOwner for Wants {
         step: &ReleaseStep<'_>,
     ) -> Result<(), ChartError> {
         assert!(step.removes.is_empty() && step.kept_out_by.is_empty());
+        self.tried.lock().push(step.brings.name.clone());
         Err(ChartError::new("Room", "enough for this test"))
     }
 
@@ -51,6 +70,10 @@ impl ChartOwner for Wants {
     }
 
     fn begins(&self) {}
+
+    fn in_order(&self) -> bool {
+        self.in_order
+    }
 }
 
 /// Has nothing against a removal.
@@ -107,7 +130,7 @@ async fn the_release_of_another_system_is_neither_taken_over_nor_removed_and_no_
             let (guest, asked) = canned(&looks);
             let charts = charts(guest.clone());
             let guest = charts.reached("c-1", &helm, "kube", &guest);
-            let (_, brought) = charts.bring(&guest, Wants(wanted)).await;
+            let (_, brought) = charts.bring(&guest, Wants::one(wanted)).await;
             assert_eq!(asked.lock().len(), looks.len(), "no more was done");
             brought.unwrap_err().reason
         };
@@ -160,8 +183,39 @@ async fn what_another_system_wants_counts_as_its_own_whoever_installed_it() {
         Some(helm.clone()),
     );
     let reached = charts.reached("c-1", &helm, "kube", &guest);
-    let wants = Wants(release("lb", "purelb"));
+    let wants = Wants::one(release("lb", "purelb"));
     let (_, brought) = charts.bring(&reached, wants).await;
     assert_eq!(brought.unwrap_err().reason, "OtherLoadBalancer");
     assert_eq!(asked.lock().len(), looks.len(), "no more was done");
+}
+
+#[tokio::test]
+async fn what_needs_another_release_does_not_come_where_that_cannot() {
+    let dir = tempfile::tempdir().unwrap();
+    let stop = CancellationToken::new();
+    let helm = Helm::start(&config::Helm::default(), dir.path(), stop);
+    for (in_order, expected) in [(true, vec!["vip"]), (false, vec!["vip", "provider"])] {
+        let (guest, _) = canned(&[
+            ("GET", 404, "no HelmCharts"),
+            ("GET", 200, r#"{"items":[]}"#),
+        ]);
+        let board = GuestBoard::default();
+        let access = access(canned(&[]).0);
+        let charts = GuestCharts::new(
+            "rancher".into(),
+            FIRST,
+            (&board, access),
+            Some(helm.clone()),
+        );
+        let wants = Wants {
+            releases: vec![release("lb", "vip"), release("lb", "provider")],
+            in_order,
+            ..Wants::default()
+        };
+        let tried = Arc::clone(&wants.tried);
+        let guest = charts.reached("c-1", &helm, "kube", &guest);
+        let (_, brought) = charts.bring(&guest, wants).await;
+        assert_eq!(brought.unwrap_err().reason, "Room");
+        assert_eq!(*tried.lock(), expected);
+    }
 }

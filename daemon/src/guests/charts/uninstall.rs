@@ -87,12 +87,15 @@ impl GuestCharts {
         let installed = InstalledReleases::read(&remote, self.system)
             .await
             .map_err(ChartError::unreadable)?;
+        for name in self.removed_meanwhile(id, &installed.marks) {
+            remover.removed(&name, true);
+        }
         let mut kept = Vec::new();
         let mut result = Ok(Settled::Yes);
         let mut marks: Vec<&ReleaseMark> = installed.marks.iter().collect();
         marks.sort_by_key(|mark| !remover.goes_first(mark));
         for mark in marks {
-            match remove(&guest, remover, &installed, mark).await {
+            match self.remove(&guest, remover, (&installed, mark)).await {
                 Ok(Some(ReleaseOwner::Adopted)) => {
                     kept.push(format!("{}/{}", mark.namespace, mark.name));
                 }
@@ -109,23 +112,30 @@ impl GuestCharts {
         self.forget(id);
         Ok(kept)
     }
-}
 
-/// Whose it is where it stays.
-async fn remove<R: ChartRemover>(
-    guest: &ReachedGuest<'_>,
-    remover: &R,
-    installed: &InstalledReleases,
-    mark: &ReleaseMark,
-) -> Result<Option<ReleaseOwner>, ChartError> {
-    let object = installed.objects.of(&mark.namespace, &mark.name);
-    match (mark.owner, object) {
-        (ReleaseOwner::Other, _) | (ReleaseOwner::Adopted, None) => return Ok(Some(mark.owner)),
-        // A switch of engines that was cut off is ended.
-        (ReleaseOwner::Adopted, Some(_)) | (ReleaseOwner::Fipd, _) => {}
+    /// Whose it is where it stays.
+    async fn remove<R: ChartRemover>(
+        &self,
+        guest: &ReachedGuest<'_>,
+        remover: &R,
+        (installed, mark): (&InstalledReleases, &ReleaseMark),
+    ) -> Result<Option<ReleaseOwner>, ChartError> {
+        let object = installed.objects.of(&mark.namespace, &mark.name);
+        match (mark.owner, object) {
+            (ReleaseOwner::Other, _) | (ReleaseOwner::Adopted, None) => {
+                return Ok(Some(mark.owner));
+            }
+            // A switch of engines that was cut off is ended.
+            (ReleaseOwner::Adopted, Some(_)) | (ReleaseOwner::Fipd, _) => {}
+        }
+        // Uninstalling the one before may have taken minutes.
+        remover.check_unused(guest, installed).await?;
+        remover.confirm_leaving().await?;
+        let removed = guest.remove(&installed.objects, &mark.namespace, &mark.name);
+        let removed = removed.await;
+        if let Some(well) = self.removal_ended(&guest.id, mark, &removed) {
+            remover.removed(&mark.name, well);
+        }
+        removed
     }
-    // Uninstalling the one before may have taken minutes.
-    remover.check_unused(guest, installed).await?;
-    remover.confirm_leaving().await?;
-    (guest.remove(&installed.objects, &mark.namespace, &mark.name)).await
 }

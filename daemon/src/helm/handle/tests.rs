@@ -79,12 +79,21 @@ impl Fake {
     }
 
     async fn ensure(&self, cluster: &str, release: &Release) -> Result<Operations, HelmError> {
+        self.ensure_at(cluster, release, None).await
+    }
+
+    async fn ensure_at(
+        &self,
+        cluster: &str,
+        release: &Release,
+        state: Option<&str>,
+    ) -> Result<Operations, HelmError> {
         let access = Access {
             cluster,
             kubeconfig: "token: geheim",
             system: None,
         };
-        self.helm.ensure(access, release, &|| {}).await
+        self.helm.ensure(access, release, state, &|| {}).await
     }
 }
 
@@ -114,6 +123,36 @@ async fn a_release_is_installed_left_alone_and_upgraded() {
     assert_eq!(operations(fake.ensure("east", &version).await), ["upgrade"]);
     let runs = fs::read_dir(fake.directory.path().join("helm/run")).unwrap();
     assert_eq!(runs.count(), 0, "no kubeconfig is left");
+}
+
+/// As if the last look had been this long ago.
+fn age(fake: &Fake, by: Duration) {
+    let mut memory = fake.helm.0.memory.lock();
+    for last in memory.values_mut() {
+        last.at.0 -= u64::try_from(by.as_millis()).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_release_in_a_known_state_is_not_looked_at_again() {
+    let fake = Fake::new();
+    let first = release("purelb", "0.14.1", "a: 1");
+    let hour = Duration::from_secs(3_600);
+    let ensure = async |state| operations(fake.ensure_at("east", &first, state).await);
+    let looked = async |state| {
+        let before = fake.calls();
+        assert_eq!(ensure(state).await, [""; 0]);
+        fake.calls() != before
+    };
+    assert_eq!(ensure(None).await, ["install"]);
+    assert!(!looked(Some("v1")).await, "it was installed just now");
+    age(&fake, hour);
+    assert!(looked(Some("v1")).await, "nobody knows this state");
+    age(&fake, hour);
+    assert!(!looked(Some("v1")).await);
+    assert!(looked(Some("v2")).await, "it changed");
+    age(&fake, hour);
+    assert!(looked(None).await, "its state is not known");
 }
 
 #[tokio::test]
@@ -185,7 +224,7 @@ async fn only_what_changes_something_is_told_to_begin() {
         system: None,
     };
     for _ in 0..2 {
-        let done = fake.helm.ensure(access, &first, &begins).await;
+        let done = fake.helm.ensure(access, &first, None, &begins).await;
         done.unwrap();
         fake.helm.recheck("east");
     }
@@ -246,7 +285,10 @@ async fn a_missing_cli_is_a_reason_and_found_once_it_is_there() {
         system: None,
     };
     let wanted = release("purelb", "0.14.1", "");
-    let error = helm.ensure(access, &wanted, &|| {}).await.unwrap_err();
+    let error = helm
+        .ensure(access, &wanted, None, &|| {})
+        .await
+        .unwrap_err();
     assert_eq!(error.reason(), "HelmMissing");
     // The private directory has this name, so that it is there but no program.
     assert!(error.to_string().contains("is no program"), "{error}");
