@@ -1,4 +1,4 @@
-//! One gauge with its values, and how it is written.
+//! One series with its values, and how it is written.
 
 use std::fmt;
 
@@ -14,16 +14,29 @@ pub type Labels<'a> = Vec<(&'a str, String)>;
 /// Values by their labels.
 pub type Values<'a> = Vec<(Labels<'a>, f64)>;
 
-/// One gauge or counter with its values.
+/// A gauge with its values; `untyped` makes it a series without a type.
 pub struct Series<'a> {
-    pub name: &'a str,
-    pub help: &'a str,
+    name: &'a str,
+    help: &'a str,
     pub values: Values<'a>,
+    kind: MetricType,
 }
 
 impl<'a> Series<'a> {
     pub fn new(name: &'a str, help: &'a str, values: Values<'a>) -> Self {
-        Self { name, help, values }
+        let kind = MetricType::Gauge;
+        Self {
+            name,
+            help,
+            values,
+            kind,
+        }
+    }
+
+    /// Without a type, for what counts under a name that OpenMetrics allows no counter: those end in `_total`.
+    pub fn untyped(self) -> Self {
+        let kind = MetricType::Unknown;
+        Self { kind, ..self }
     }
 
     /// One value without labels.
@@ -32,8 +45,7 @@ impl<'a> Series<'a> {
     }
 
     pub fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let mut metric =
-            encoder.encode_descriptor(self.name, self.help, None, MetricType::Gauge)?;
+        let mut metric = encoder.encode_descriptor(self.name, self.help, None, self.kind)?;
         for (labels, value) in &self.values {
             let gauge = ConstGauge::new(*value);
             if labels.is_empty() {

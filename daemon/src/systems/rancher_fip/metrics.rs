@@ -152,7 +152,7 @@ impl Figures {
     }
 
     fn series(self) -> [Series<'static>; 6] {
-        let series = |name, help, values| Series { name, help, values };
+        let series = Series::new;
         [
             series(
                 "ippool_capacity",
