@@ -61,7 +61,7 @@ pub struct FloatingIPRangeSpec {
     /// Not used.
     #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     pub region: String,
-    /// The gateway of the network; never given.
+    /// The gateway of the network; never given. Left out: the one that the network has in Harvester, where it is known there.
     #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     #[schemars(length(max = 45), regex(pattern = ADDRESS_OR_EMPTY))]
     pub gateway: String,

@@ -370,8 +370,12 @@ fn one_of(mut found: BTreeMap<Text, Observed<ReadAttachment>>) -> AttachmentLook
     match all.as_deref() {
         Err(fault) => AttachmentLookup::Unread(fault.clone()),
         Ok([]) => AttachmentLookup::Unread(AttachmentFault::Absent),
-        Ok([first, others @ ..]) if others.iter().all(|other| other == first) => {
-            AttachmentLookup::Known(first.clone())
+        Ok([first, others @ ..]) if others.iter().all(|other| other.is_link_of(first)) => {
+            let agree = others.iter().all(|other| other.gateway == first.gateway);
+            AttachmentLookup::Known(Attachment {
+                gateway: first.gateway.filter(|_| agree),
+                ..first.clone()
+            })
         }
         Ok(_) => AttachmentLookup::Unread(AttachmentFault::Several(namespaces)),
     }

@@ -8,7 +8,7 @@ use super::*;
 const ATTACHMENTS: &str = include_str!("../../crds/network_attachments.yaml");
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_guest_on_bare_metal_gets_an_address_of_the_range_that_its_annotation_names() {
+async fn defect_13_a_guest_on_bare_metal_waits_for_its_range_for_as_long_as_it_takes() {
     let bed = Bed::start(&[]).await;
     let guest = bed.guest("metal", "one", json!({}));
     guest.make_cluster().await;
@@ -50,13 +50,16 @@ async fn a_guest_on_bare_metal_gets_an_address_of_the_range_that_its_annotation_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_vlan_of_its_network_decides_in_which_network_a_range_is() {
+async fn its_network_says_the_vlan_of_a_range_and_the_gateway_that_is_never_given() {
     let mut bed = Bed::prepare().await;
     let harvester = &bed.cluster("harvester").plane;
     harvester.install_crds(ATTACHMENTS).await.unwrap();
     let definition = json!({
         "apiVersion": "k8s.cni.cncf.io/v1", "kind": "NetworkAttachmentDefinition",
-        "metadata": { "name": "vlan-1", "namespace": "default" },
+        "metadata": {
+            "name": "vlan-1", "namespace": "default",
+            "annotations": { "network.harvesterhci.io/route": r#"{"mode":"auto","cidr":"10.90.1.0/29","gateway":"10.90.1.1"}"# },
+        },
         "spec": { "config": r#"{"cniVersion":"0.3.1","type":"bridge","bridge":"mgmt-br","vlan":7}"# },
     });
     harvester.apply(&definition.to_string()).await.unwrap();
@@ -66,26 +69,34 @@ async fn the_vlan_of_its_network_decides_in_which_network_a_range_is() {
     site.publish_kubeconfig(client, "c-m-harvester", &kubeconfig)
         .await
         .unwrap();
+    let silent = json!({ "iprange": "10.90.1.0/29" });
+    bed.objects.make_range("silent", silent).await.unwrap();
     bed.configure(&bed.settings()).await;
     bed.write_config(
         &["kube-fip"],
         "[[network]]\nname = \"blue\"\nmatch = [{ vlan = 7 }]\n",
     );
     bed.restart().await;
-    wait_until(
-        "the range is in the network of its VLAN",
-        DEADLINE,
-        || async {
-            let pools = bed.fipd.cli(["pool", "list", "-o", "json"]).await.unwrap();
-            let pools = pools.json().unwrap().to_string();
-            let pool = ["pool", "show", "kube-fip/rancher/vlan-1", "-o", "json"];
-            let shown = bed.fipd.cli(pool).await.unwrap();
-            let shown: Value = serde_json::from_str(&shown.stdout).unwrap_or_default();
-            (shown["network"] == "blue").then_some(()).ok_or(pools)
-        },
-    )
-    .await
-    .unwrap();
+    // The first has a gateway of its own, outside of which Harvester knows one.
+    for (range, gateway) in [("vlan-1", "10.90.0.1"), ("silent", "10.90.1.1")] {
+        let what = format!("{range} is in the network of its VLAN, with its gateway");
+        wait_until(&what, DEADLINE, || async {
+            let pool = format!("kube-fip/rancher/{range}");
+            let shown = bed.fipd.cli(["pool", "show", &pool, "-o", "json"]).await;
+            let shown = shown.unwrap();
+            let pool: Value = serde_json::from_str(&shown.stdout).unwrap_or_default();
+            let is_so = pool["network"] == "blue" && pool["gateway"] == gateway;
+            is_so.then_some(()).ok_or(shown.stdout)
+        })
+        .await
+        .unwrap();
+    }
+    let guest = bed.guest("gateway", "one", json!({}));
+    guest.write_machines().await;
+    guest.make_cluster().await;
+    guest.make_namespace().await;
+    let first = guest.wait_address().await;
+    assert_eq!(first, "10.90.1.2", "of the first range by name");
 }
 
 #[tokio::test(flavor = "multi_thread")]

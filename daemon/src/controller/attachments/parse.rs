@@ -1,5 +1,7 @@
 //! What a NetworkAttachmentDefinition says. Everything in it may be missing or wrong.
 
+use std::net::IpAddr;
+
 use fipd_core::Text;
 use fipd_crds::network_attachment::NetworkAttachmentDefinition;
 use serde_json::Value;
@@ -8,6 +10,8 @@ use serde_json::Value;
 const CLUSTER_NETWORK: &str = "network.harvesterhci.io/clusternetwork";
 /// The VLAN, for those whose configuration does not have it.
 const VLAN_ID: &str = "network.harvesterhci.io/vlan-id";
+/// Harvester's annotation of what it knows of the subnet, as JSON.
+const ROUTE: &str = "network.harvesterhci.io/route";
 /// The longest configuration that is read, in bytes.
 const LONGEST: usize = 64 << 10;
 const VLANS: std::ops::RangeInclusive<u64> = 1..=4094;
@@ -18,6 +22,15 @@ pub struct Attachment {
     /// `None`: untagged.
     pub vlan: Option<u16>,
     pub physical: Option<Text>,
+    /// Configured in Harvester, or detected by it.
+    pub gateway: Option<IpAddr>,
+}
+
+impl Attachment {
+    /// Whether both are the same network, whatever is known of its gateway.
+    pub(super) fn is_link_of(&self, other: &Self) -> bool {
+        (self.vlan, &self.physical) == (other.vlan, &other.physical)
+    }
 }
 
 /// Why it is not known.
@@ -88,7 +101,22 @@ pub fn parse(definition: &NetworkAttachmentDefinition) -> Result<Attachment, Att
         Some(_) | None => return Err(malformed("its VLAN is not a number from 0 to 4094")),
     };
     let physical = label(CLUSTER_NETWORK).map(|name| Text::from(&**name));
-    Ok(Attachment { vlan, physical })
+    let gateway = gateway(definition);
+    Ok(Attachment {
+        vlan,
+        physical,
+        gateway,
+    })
+}
+
+/// Nothing depends on its being right: where it cannot be read it is not known.
+fn gateway(definition: &NetworkAttachmentDefinition) -> Option<IpAddr> {
+    let annotations = definition.metadata.annotations.as_ref()?;
+    let text = annotations
+        .get(ROUTE)
+        .filter(|text| text.len() <= LONGEST)?;
+    let route: Value = serde_json::from_str(text).ok()?;
+    route["gateway"].as_str()?.parse().ok()
 }
 
 #[cfg(test)]
@@ -107,7 +135,11 @@ mod tests {
 
     fn link(vlan: Option<u16>, physical: Option<&str>) -> Result<Attachment, AttachmentFault> {
         let physical = physical.map(Text::from);
-        Ok(Attachment { vlan, physical })
+        Ok(Attachment {
+            vlan,
+            physical,
+            gateway: None,
+        })
     }
 
     #[test]
@@ -126,6 +158,23 @@ mod tests {
         let list =
             r#"{"cniVersion":"1.0.0","plugins":[{"type":"tuning"},{"type":"bridge","vlan":7}]}"#;
         assert_eq!(read(json!({}), list), link(Some(7), None));
+    }
+
+    #[test]
+    fn the_gateway_is_known_where_harvester_knows_it() {
+        let gateway = |route: &str| {
+            let object = json!({
+                "apiVersion": "k8s.cni.cncf.io/v1", "kind": "NetworkAttachmentDefinition",
+                "metadata": { "annotations": { ROUTE: route } }, "spec": { "config": "{}" },
+            });
+            let definition = serde_json::from_value(object).expect("a definition");
+            parse(&definition).expect("a network").gateway
+        };
+        let auto = r#"{"mode":"auto","serverIPAddr":"","cidr":"10.10.0.0/24","gateway":"10.10.0.1","connectivity":"true"}"#;
+        assert_eq!(gateway(auto), Some([10, 10, 0, 1].into()));
+        for none in [r#"{"gateway":""}"#, r#"{"gateway":7}"#, "[]", "{", ""] {
+            assert_eq!(gateway(none), None, "{none}");
+        }
     }
 
     #[test]

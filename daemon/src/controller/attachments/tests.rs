@@ -102,7 +102,7 @@ impl Bed {
             AttachmentLookup::Foreign => "Foreign".to_owned(),
             AttachmentLookup::Pending => "Pending".to_owned(),
             AttachmentLookup::Unread(fault) => fault.reason().to_owned(),
-            AttachmentLookup::Known(Attachment { vlan, physical }) => {
+            AttachmentLookup::Known(Attachment { vlan, physical, .. }) => {
                 format!("{vlan:?} {}", physical.as_deref().unwrap_or("-"))
             }
         }

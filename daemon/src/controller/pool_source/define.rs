@@ -75,6 +75,7 @@ impl<S: PoolSource> PoolController<S> {
         let spec = PoolSpec {
             network,
             network_by_default: choice.is_default_for(existing.as_deref()),
+            gateway: (spec.gateway).or_else(|| self.gateway(object, &spec, existing.as_deref())),
             ..spec
         };
         let obstacle = |ledger: &Ledger| {

@@ -1,6 +1,8 @@
 //! The links of pools that name networks of Harvester clusters.
 
-use std::{sync::Arc, time::Duration};
+use std::{net::IpAddr, sync::Arc, time::Duration};
+
+use fipd_core::{Pool, PoolSpec};
 
 use super::{PoolController, PoolSource, SourceFacts};
 use crate::{
@@ -44,6 +46,25 @@ impl<S: PoolSource> PoolController<S> {
             site.session.rules_ask_for_vlan(&facts).then_some(())?;
         }
         unread(&facts, &lookup)
+    }
+
+    /// The gateway that the network of the object has, where it is in the subnet of the pool; the one before, while that is not
+    /// known.
+    pub(super) fn gateway(
+        &self,
+        object: &S::View,
+        spec: &PoolSpec,
+        existing: Option<&Pool>,
+    ) -> Option<IpAddr> {
+        let subnet = spec.subnet.filter(|_| self.source.asks_for_gateway())?;
+        let known = match self.lookup(object) {
+            AttachmentLookup::Known(known) => known.gateway,
+            AttachmentLookup::Foreign => None,
+            AttachmentLookup::Unread(_) | AttachmentLookup::Pending => {
+                existing.and_then(|pool| pool.spec.gateway)
+            }
+        };
+        known.filter(|gateway| subnet.contains(gateway))
     }
 
     fn lookup(&self, object: &S::View) -> AttachmentLookup {
@@ -213,7 +234,11 @@ mod tests {
         let foreign = placed_link(&AttachmentLookup::Foreign, false);
         assert_eq!(foreign, PoolLink::NONE);
         let (vlan, physical) = (Some(7), Some("mgmt".into()));
-        let known = AttachmentLookup::Known(Attachment { vlan, physical });
+        let known = AttachmentLookup::Known(Attachment {
+            vlan,
+            physical,
+            gateway: None,
+        });
         let known = placed_link(&known, true);
         assert_eq!((known.vlan, known.unread), (Some(7), false));
 

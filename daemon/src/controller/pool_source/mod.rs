@@ -120,6 +120,11 @@ pub trait PoolSource: Send + Sync + 'static {
         None
     }
 
+    /// Whether a pool whose object names no gateway has that of its network.
+    fn asks_for_gateway(&self) -> bool {
+        false
+    }
+
     /// Why no object of the kind may define a pool now.
     fn off(&self) -> Option<&'static str> {
         None

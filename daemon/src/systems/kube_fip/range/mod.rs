@@ -133,6 +133,11 @@ impl PoolSource for RangeSource {
         self.attachments.as_ref()
     }
 
+    /// The original gives the gateway too.
+    fn asks_for_gateway(&self) -> bool {
+        self.arithmetic == RangeArithmetic::Default
+    }
+
     fn release_wait(&self) -> Option<ReleaseWait> {
         Some(self.release_wait)
     }
