@@ -40,6 +40,7 @@ pub(super) fn routes(known: Systems) -> Routes {
         .get("/metrics", VIEWER, health::metrics)
         .get("/api/v1/openapi.json", MY_VIEWER, openapi::document);
     let own = operations::routes(of_host(running(book(own)), known), known);
+    let own = guests::routes(own, known);
     ui::routes(own, known)
 }
 

@@ -53,6 +53,8 @@ pub enum Served {
     OfHost,
     /// fipd itself, for several systems.
     ByFipd,
+    /// The same, which has only what the system says of its guests. The page is that of all guests.
+    Guests,
 }
 
 /// A column of a list.
@@ -98,7 +100,8 @@ impl SystemOperation {
 
     /// Where the page of a list is; `None`: it has none of its own.
     pub fn page(&self, system: &str) -> Option<String> {
-        let has = matches!(self.does, Does::List { .. }) && self.served != Served::ByFipd;
+        let own = matches!(self.served, Served::BySystem | Served::OfHost);
+        let has = matches!(self.does, Does::List { .. }) && own;
         has.then(|| format!("/ui/{system}/{}", self.name))
     }
 }

@@ -103,7 +103,10 @@ impl Guest<'_> {
 
     /// What a system of fipd says of it.
     pub async fn said_by(&self, system: &str) -> Value {
-        let asked = format!("/api/v1/guests?system={system}");
+        let asked = match system {
+            "kube-fip" => "/api/v1/kube-fip/guests".to_owned(),
+            other => format!("/api/v1/guests?system={other}"),
+        };
         let reply = self.bed.fipd.get(&asked).await.unwrap();
         let listed: Value = serde_json::from_str(&reply.body).unwrap();
         let guests = listed["guests"].as_array().unwrap().iter();

@@ -1,15 +1,18 @@
-//! `/api/v1/guests`.
+//! `/api/v1/guests`, and the same for one system.
 
 use axum::{Json, extract::State as Shared};
+use fipd_core::Role;
 
 use crate::{
     api::{
+        access::{Access, Routes},
         extract::Query,
         page::Ask,
         problem::Problem,
-        wire::{GuestDetailValue, GuestList, GuestQuery, GuestReleaseView, GuestView},
+        wire::{GuestDetailValue, GuestList, GuestQuery, GuestReleaseView, GuestView, PageQuery},
     },
     clock,
+    config::{Systems, operation::Served},
     guests::{
         self, DetailValue, GuestBoard, GuestDetail, ReleaseView,
         releases::{ReleaseState, Releases},
@@ -19,6 +22,24 @@ use crate::{
 
 /// Rancher, id and system.
 type Place = (String, String, String);
+
+/// Adds the lists of what one system says of its guests.
+pub fn routes(routes: Routes, known: Systems) -> Routes {
+    let lists = known.operations();
+    let lists = lists.filter(|(_, operation)| operation.served == Served::Guests);
+    lists.fold(routes, |routes, (system, operation)| {
+        let of_system = move |guests, helm, Query(PageQuery { cursor, limit })| {
+            let system = Some(system.to_owned());
+            let query = GuestQuery {
+                system,
+                cursor,
+                limit,
+            };
+            list(guests, helm, Query(query))
+        };
+        routes.get(operation.path, Access::Api(Role::Viewer), of_system)
+    })
+}
 
 /// The clusters of Rancher that are looked after, and how they are doing.
 #[utoipa::path(get, path = "/api/v1/guests", tag = "clusters", params(GuestQuery), responses((status = 200, body = GuestList)))]

@@ -165,6 +165,9 @@ pub fn document(
 ) {
     for (system, operation) in served(known) {
         let answer = match operation.does {
+            Does::List { .. } if operation.served == Served::Guests => {
+                Content::new(Some(Ref::from_schema_name("GuestList")))
+            }
             Does::List { field, columns, .. } => Content::new(Some(
                 ObjectBuilder::new()
                     .property(field, ArrayBuilder::new().items(row(columns)))

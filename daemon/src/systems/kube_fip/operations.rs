@@ -15,7 +15,7 @@ pub(super) static OPERATIONS: Operations = Operations {
         SystemOperation {
             name: "guests",
             about: "Guest clusters, their addresses and their releases, and how they are doing",
-            path: "/api/v1/guests",
+            path: "/api/v1/kube-fip/guests",
             variable: "",
             does: Does::List {
                 field: "guests",
@@ -31,7 +31,7 @@ pub(super) static OPERATIONS: Operations = Operations {
                     Column::new("MESSAGE", "message"),
                 ],
             },
-            served: Served::ByFipd,
+            served: Served::Guests,
         },
         SystemOperation {
             name: "ranges",
