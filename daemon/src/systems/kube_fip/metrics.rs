@@ -33,8 +33,8 @@ words! {
     }
 }
 
-/// Installations and upgrades of charts, by chart and result.
-type ChartOperations = Family<[(&'static str, &'static str); 2], Counter>;
+/// What was done about charts, by chart, operation and result.
+type ChartOperations = Family<[(&'static str, &'static str); 3], Counter>;
 
 /// What happened in the guests of one Rancher.
 #[derive(Default)]
@@ -84,12 +84,20 @@ impl VipCounts {
             .or_default() += 1;
     }
 
-    /// Notes that something was changed in the guest, or could not be.
-    pub fn note(&self, id: &str, event: GuestEvent, well: bool) {
-        if let Some(chart) = event.chart() {
-            let labels = [("chart", chart), ("result", result(well))];
+    /// Notes that a release of a chart was installed, changed or uninstalled, or could not be.
+    pub fn operation(&self, chart: GuestEvent, operation: &'static str, well: bool) {
+        if let Some(chart) = chart.chart() {
+            let labels = [
+                ("chart", chart),
+                ("operation", operation),
+                ("result", result(well)),
+            ];
             self.operations.get_or_create(&labels).inc();
         }
+    }
+
+    /// Notes that something was changed in the guest, or could not be.
+    pub fn note(&self, id: &str, event: GuestEvent, well: bool) {
         if let Some(counts) = self.guests.lock().get_mut(id) {
             *counts.events.entry((event, well)).or_default() += 1;
         }
@@ -132,7 +140,7 @@ pub fn register_own(registry: &mut Registry, sites: VipSites) {
     let own = registry.sub_registry_with_prefix("kube_fip");
     own.register(
         "helm_operations",
-        "Installations and upgrades of charts in guests",
+        "What was done about charts in guests: install, which an upgrade is too, and uninstall",
         sites.operations.clone(),
     );
     let add = |figures: &mut OwnFigures, guests: &Arc<VipGuests>, more: &_| {
@@ -280,7 +288,7 @@ impl VipFigures {
     }
 
     fn series(self) -> [Series<'static>; 4] {
-        let series = |name, help, values| Series { name, help, values };
+        let series = Series::new;
         [
             series(
                 "fipranges_capacity",
@@ -293,12 +301,13 @@ impl VipFigures {
                 "Whether the guest answered when it was looked at last",
                 self.status,
             ),
-            // The original's counter has no `_total`.
+            // A counter of the original, without `_total`.
             series(
                 "guestcluster_events",
                 "What was done in the guest, by how it ended; grows",
                 self.events,
-            ),
+            )
+            .untyped(),
         ]
     }
 }
@@ -335,8 +344,12 @@ mod tests {
         assert_eq!(told, expected);
         counts.forget("c-m-1");
         assert!(counts.guests.lock().is_empty());
-        let failed = [("chart", "kube-vip"), ("result", "error")];
-        let operations = &counts.operations;
-        assert_eq!(operations.get_or_create(&failed).get(), 1);
+        counts.operation(GuestEvent::KubeVip, "uninstall", false);
+        let failed = [
+            ("chart", "kube-vip"),
+            ("operation", "uninstall"),
+            ("result", "error"),
+        ];
+        assert_eq!(counts.operations.get_or_create(&failed).get(), 1);
     }
 }

@@ -219,7 +219,13 @@ impl KubeFipSettings {
             Values::parse(values.as_deref().unwrap_or_default())
                 .map_err(|wrong| format!("{place} {key}: the text {wrong}"))?;
         }
-        Ok(())
+        let other = &self.kubevip_cloud_provider_release_name;
+        match &self.kubevip_release_name {
+            Some(name) if Some(name) == other.as_ref() => Err(format!(
+                "{place} kubevip-cloud-provider-release-name = {name:?}: kubevip-release-name is the same, and two releases of one name cannot stand beside each other; give one of them another name"
+            )),
+            Some(_) | None => Ok(()),
+        }
     }
 }
 
@@ -288,6 +294,10 @@ mod tests {
             ("metrics-port = 0", "metrics-port"),
             ("log-level = \"loud\"", "trace"),
             ("kubevip-chart-values = \"hunter2: [\"", "is no YAML"),
+            (
+                "kubevip-release-name = \"x\"\nkubevip-cloud-provider-release-name = \"x\"",
+                "give one of them another name",
+            ),
             (
                 "kubevip-cloud-provider-chart-values = \"hunter2\"",
                 "no YAML object",

@@ -33,11 +33,11 @@ pub async fn addresses(remote: &Remote, rule: MapRule, keys: &Texts) -> Result<b
     Ok(true)
 }
 
-/// Takes fipd's keys out; a ConfigMap that fipd made and that holds nothing else goes.
-pub async fn no_addresses(remote: &Remote) -> Result<(), CallError> {
+/// Takes fipd's keys out; a ConfigMap that fipd made and that holds nothing else goes. Whether there were any.
+pub async fn no_addresses(remote: &Remote) -> Result<bool, CallError> {
     let target = map();
     let Some(found) = remote.get::<ConfigMap>(&target).await? else {
-        return Ok(());
+        return Ok(false);
     };
     if owned::is_ours(&found.metadata) && address_map::is_all_ours(&found) {
         let uid = found.metadata.uid.as_deref().unwrap_or_default();
@@ -46,12 +46,14 @@ pub async fn no_addresses(remote: &Remote) -> Result<(), CallError> {
             .resource_version
             .as_deref()
             .unwrap_or_default();
-        return remote.delete_version(&target, uid, version).await;
+        remote.delete_version(&target, uid, version).await?;
+        return Ok(true);
     }
     match address_map::change(&found, &Texts::new()) {
-        Some(change) => owned::put_unchanged(remote, &target, &found.metadata, change).await,
-        None => Ok(()),
+        Some(change) => owned::put_unchanged(remote, &target, &found.metadata, change).await?,
+        None => return Ok(false),
     }
+    Ok(true)
 }
 
 /// Switches Harvester's own kube-vip off, or on again.
@@ -129,11 +131,11 @@ mod tests {
             &*text.leak()
         };
         let (remote, asked) = canned(&[("GET", 200, map("fipd", "")), ("DELETE", 200, "{}")]);
-        no_addresses(&remote).await.unwrap();
+        assert!(no_addresses(&remote).await.unwrap());
         assert_eq!(asked.lock()[1].body["preconditions"]["uid"], json!("u"));
         for kept in [map("fipd", r#","range-global":"y""#), map("helm", "")] {
             let (remote, asked) = canned(&[("GET", 200, kept), ("PATCH", 200, "{}")]);
-            no_addresses(&remote).await.unwrap();
+            assert!(no_addresses(&remote).await.unwrap());
             let body = asked.lock().pop().unwrap().body;
             assert_eq!(body["data"], json!({ "cidr-global": null }));
         }

@@ -178,12 +178,20 @@ impl ChartOwner for VipChartLook<'_> {
         self.guests.queue.add(Key::new("", self.id));
     }
 
+    /// Nobody would answer for what the cloud provider gives.
+    fn in_order(&self) -> bool {
+        true
+    }
+
     fn ended(&self, release: &ChartRelease, well: bool) {
-        let event = match is_cloud_provider(&release.chart) {
-            true => GuestEvent::CloudProvider,
-            false => GuestEvent::KubeVip,
-        };
+        let event = event_of(&release.chart);
         self.guests.counts.note(self.id, event, well);
+        self.guests.counts.operation(event, "install", well);
+    }
+
+    fn removed(&self, name: &str, well: bool) {
+        let counts = &self.guests.counts;
+        counts.operation(event_of(name), "uninstall", well);
     }
 }
 
@@ -212,6 +220,11 @@ impl ChartRemover for VipChartLeave<'_> {
             true => Ok(()),
             false => Err(changed()),
         }
+    }
+
+    fn removed(&self, name: &str, well: bool) {
+        let counts = &self.guests.counts;
+        counts.operation(event_of(name), "uninstall", well);
     }
 }
 
@@ -261,6 +274,13 @@ fn shows(service: Value) -> Option<(String, Vec<IpAddr>)> {
     let addresses: Vec<IpAddr> = addresses.into_iter().collect();
     let (namespace, name) = (text("/metadata/namespace")?, text("/metadata/name")?);
     (!addresses.is_empty()).then(|| (format!("{namespace}/{name}"), addresses))
+}
+
+fn event_of(name: &str) -> GuestEvent {
+    match is_cloud_provider(name) {
+        true => GuestEvent::CloudProvider,
+        false => GuestEvent::KubeVip,
+    }
 }
 
 /// Both the chart and its releases have it in their names.

@@ -67,6 +67,9 @@ const KEYS: [(&str, &str, KeyCheck); 16] = [
     ),
 ];
 
+/// Both are in one namespace.
+const RELEASE_NAMES: [&str; 2] = ["kubevipReleaseName", "kubevipCloudProviderReleaseName"];
+
 /// What holds for all guests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GuestConfig {
@@ -123,7 +126,28 @@ pub fn usable(map: &Texts, before: &Texts) -> (Texts, Vec<String>) {
             }
         }
     }
+    if let Some(twice) = same_release(&good) {
+        refused.push(format!(
+            "kubevipReleaseName and kubevipCloudProviderReleaseName: both releases would be {twice:?}, two of one name cannot stand beside each other; what was in force before stays until one of them is another"
+        ));
+        for key in RELEASE_NAMES {
+            match before.get(key) {
+                Some(kept) => good.insert(key.to_owned(), kept.clone()),
+                None => good.remove(key),
+            };
+        }
+    }
     (good, refused)
+}
+
+/// The name that both releases would have.
+fn same_release(good: &Texts) -> Option<&str> {
+    let [kube_vip, cloud_provider] = RELEASE_NAMES.map(|key| {
+        let default = KEYS.iter().find(|(name, ..)| *name == key);
+        let given = good.get(key).map(|text| text.trim());
+        given.or(default.map(|(_, default, _)| *default))
+    });
+    kube_vip.filter(|_| kube_vip == cloud_provider)
 }
 
 impl GuestConfig {
@@ -401,6 +425,26 @@ mod tests {
             None,
             "nobody names one"
         );
+    }
+
+    #[test]
+    fn two_releases_of_one_name_leave_the_names_before_in_force() {
+        let before = texts(&[("kubevipReleaseName", "vip")]);
+        let both = |one: &str, other: &str| {
+            usable(
+                &texts(&[
+                    ("kubevipReleaseName", one),
+                    ("kubevipCloudProviderReleaseName", other),
+                ]),
+                &before,
+            )
+        };
+        for (one, other) in [("x", "x"), ("x", " x "), (CLOUD_PROVIDER, "")] {
+            let (good, refused) = both(one, other);
+            assert_eq!(good, before, "{one} {other}");
+            assert!(refused[0].contains("kubevipCloudProviderReleaseName"));
+        }
+        assert_eq!(both("x", "y").1, Vec::<String>::new());
     }
 
     #[test]

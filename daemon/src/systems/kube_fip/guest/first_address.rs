@@ -45,6 +45,7 @@ impl VipGuests {
         };
         self.note(id, |note| super::notes::VipNote {
             served: true,
+            made: note.made || is_made,
             ..note
         })
         .await?;

@@ -40,9 +40,9 @@ impl VipGuests {
         let cancel = self.site.cancel();
         let follow = async {
             loop {
-                self.config_changed.notified().await;
+                self.config_noticed.notified().await;
                 if self.read_config().await {
-                    self.everything_changed();
+                    self.config_changed();
                 }
             }
         };

@@ -5,7 +5,7 @@ use kube::core::PartialObjectMeta;
 
 use super::{SYSTEM, Stop, VipGuests, apply, notes::VipNote, plan::VipPlan};
 use crate::{
-    controller::{client::Remote, queue::Next, store::Key},
+    controller::{ReconcileError, client::Remote, queue::Next, store::Key},
     guests::{charts::release_owner, clusters::CLUSTER},
 };
 
@@ -15,7 +15,16 @@ impl VipGuests {
     pub(super) async fn gone(&self, id: &str) -> Next {
         if self.noted(id) != VipNote::default() || !self.kept(id).is_empty() {
             let target = CLUSTER.named("", id);
-            let read = self.remote.get::<PartialObjectMeta<Cluster>>(&target);
+            let read = async {
+                let read = self.remote.get::<PartialObjectMeta<Cluster>>(&target);
+                let found = read.await?;
+                if found.is_none() {
+                    // Only where it is this Rancher that answers.
+                    let verified = self.site.session.verify_identity().await;
+                    verified.map_err(|error| ReconcileError::internal(error.to_string()))?;
+                }
+                Ok::<_, ReconcileError>(found)
+            };
             match self.absent.confirm(&id.to_owned(), read).await {
                 Ok(None) => {}
                 Ok(Some(pause)) => return Next::After(pause),

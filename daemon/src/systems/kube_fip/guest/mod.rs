@@ -96,7 +96,7 @@ pub struct VipGuests {
     /// Where the series of the original are served.
     metrics_ports: BTreeSet<u16>,
     /// Told when the ConfigMap of the configuration may say something else.
-    config_changed: Notify,
+    config_noticed: Notify,
 }
 
 /// What the guests are looked after with.
@@ -160,7 +160,7 @@ impl VipGuests {
             absent: AbsenceCheck::default(),
             unused: Mutex::default(),
             metrics_ports: means.metrics_ports,
-            config_changed: Notify::new(),
+            config_noticed: Notify::new(),
             site,
         })
     }

@@ -14,24 +14,32 @@ pub const COPY: &str = "fipd-kube-fip-config";
 pub struct VipNote {
     /// It has had its first FloatingIP.
     pub served: bool,
+    /// fipd made that one, so no original has put its address anywhere.
+    pub made: bool,
     /// fipd may have written to it.
     pub written: bool,
 }
 
 impl VipNote {
     const SERVED: &'static str = "served";
+    const MADE: &'static str = "made";
     const WRITTEN: &'static str = "written";
 
     pub fn parse(text: &str) -> Self {
         let has = |word| text.split_whitespace().any(|one| one == word);
         Self {
             served: has(Self::SERVED),
+            made: has(Self::MADE),
             written: has(Self::WRITTEN),
         }
     }
 
     pub fn text(self) -> String {
-        let words = [(self.served, Self::SERVED), (self.written, Self::WRITTEN)];
+        let words = [
+            (self.served, Self::SERVED),
+            (self.made, Self::MADE),
+            (self.written, Self::WRITTEN),
+        ];
         let words = words.into_iter().filter(|(holds, _)| *holds);
         words.map(|(_, word)| word).collect::<Vec<_>>().join(" ")
     }
@@ -94,11 +102,13 @@ mod tests {
 
     #[test]
     fn a_note_says_what_it_said() {
-        for served in [true, false] {
-            for written in [true, false] {
-                let note = VipNote { served, written };
-                assert_eq!(VipNote::parse(&note.text()), note);
-            }
+        for bits in 0..8_u8 {
+            let note = VipNote {
+                served: bits & 1 > 0,
+                made: bits & 2 > 0,
+                written: bits & 4 > 0,
+            };
+            assert_eq!(VipNote::parse(&note.text()), note);
         }
         assert_eq!(VipNote::parse("unknown"), VipNote::default());
     }

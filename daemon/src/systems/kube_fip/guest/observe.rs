@@ -77,7 +77,7 @@ pub fn watch(guests: &Arc<VipGuests>, tasks: &mut JoinSet<()>) {
     let all = Arc::clone(guests);
     guests.maps.follow(site, tasks, move |key| {
         if &*key.name == CONFIG {
-            all.config_changed.notify_one();
+            all.config_noticed.notify_one();
         }
     });
 }
@@ -137,8 +137,25 @@ impl VipGuests {
         match self.seen.clusters.get(key) {
             // It is known to its guests by its display name.
             Some(cluster) if cluster.harvester => self.everything_changed(),
-            Some(_) | None => self.queue.add(key.clone()),
+            Some(_) | None => {
+                self.queue.add(key.clone());
+                self.charts_changed(key);
+            }
         }
+    }
+
+    /// The releases of a guest may be brought otherwise. What was done already is looked at only after the interval else.
+    fn charts_changed(&self, key: &Key) {
+        if is_guest(&key.name) {
+            self.chart_queue.add(key.clone());
+        }
+    }
+
+    /// The configuration of all guests is another.
+    pub(super) fn config_changed(&self) {
+        self.everything_changed();
+        let clusters = self.seen.clusters.keys();
+        clusters.iter().for_each(|key| self.charts_changed(key));
     }
 
     /// The provisioning Cluster of a guest, by its id and display name.

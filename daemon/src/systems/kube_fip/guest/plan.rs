@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn the_map_is_written_in_every_mode_unless_a_setting_says_otherwise() {
+    fn defect_25_the_map_is_written_in_mode_disabled_unless_a_setting_says_otherwise() {
         let disabled = config(GuestInstall::Disabled);
         let addresses = [GuestAddress {
             address: [10, 0, 0, 5].into(),

@@ -132,7 +132,7 @@ impl VipGuests {
             // Nothing runs there yet that could use one.
             Err(Stop::Wait(VipWait::Guest(
                 GuestUnready::NoKubeconfig(_) | GuestUnready::StillDeploying(_),
-            ))) if keeps && !note.written => {
+            ))) if keeps && self.is_untouched(id) => {
                 self.release_kept(id, "its guest was never written to")
                     .await?;
                 return Ok(Some(VipLook { plan, wait }));
@@ -159,6 +159,12 @@ impl VipGuests {
         Ok(Some(VipLook { plan, wait }))
     }
 
+    /// Neither fipd nor an original can have written to the guest.
+    fn is_untouched(&self, id: &str) -> bool {
+        let note = self.noted(id);
+        note.made && !note.written
+    }
+
     /// A client of the guest. One that Rancher still deploys is neither up nor down.
     async fn reach(&self, id: &str, cluster: &ManagedCluster, key: &Key) -> Result<Remote, Stop> {
         let reached = self.access.client(id, &cluster.display_name).await;
@@ -177,10 +183,10 @@ impl VipGuests {
     }
 
     async fn write_addresses(&self, id: &str, remote: &Remote, plan: &VipPlan) -> Result<(), Stop> {
-        if plan.has_no_address() {
-            return Ok(apply::no_addresses(remote).await?);
-        }
-        let written = apply::addresses(remote, plan.map, &plan.keys).await;
+        let written = match plan.has_no_address() {
+            true => apply::no_addresses(remote).await,
+            false => apply::addresses(remote, plan.map, &plan.keys).await,
+        };
         if let Ok(true) | Err(_) = written {
             self.counts.note(id, GuestEvent::ConfigMap, written.is_ok());
         }

@@ -14,7 +14,10 @@ use kube::{Client, client::Body};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use super::{notes::NOTES, *};
+use super::{
+    notes::{NOTES, VipNote},
+    *,
+};
 use crate::{
     clock, clusters,
     clusters::adoption::Inventory as _,
@@ -45,6 +48,8 @@ const DEPLOYED: [&str; 2] = ["kube-vip", "kube-vip-cloud-provider"];
 struct FakeCluster {
     uid: String,
     answers: AtomicBool,
+    /// As Rancher it has the kubeconfigs of all guests.
+    has_kubeconfigs: AtomicBool,
     maps: Mutex<BTreeMap<String, Value>>,
     services: Mutex<Vec<Value>>,
     /// Method and path of each request.
@@ -56,6 +61,7 @@ impl FakeCluster {
         Arc::new(Self {
             uid: uid.to_owned(),
             answers: AtomicBool::new(true),
+            has_kubeconfigs: AtomicBool::new(true),
             maps: Mutex::default(),
             services: Mutex::default(),
             asked: Mutex::default(),
@@ -97,7 +103,10 @@ impl FakeCluster {
                 200,
                 json!({ "metadata": { "name": "kube-system", "uid": self.uid } }),
             ),
-            ("GET", [.., "secrets", name]) if name.ends_with("-kubeconfig") => {
+            ("GET", [.., "secrets", name])
+                if name.ends_with("-kubeconfig")
+                    && self.has_kubeconfigs.load(Ordering::Relaxed) =>
+            {
                 // "kube", as access keeps it.
                 (
                     200,
@@ -161,6 +170,7 @@ impl FakeCluster {
 /// Guests that each have a FloatingIP with a lease.
 struct Bench {
     guests: Arc<VipGuests>,
+    rancher: Arc<FakeCluster>,
     clusters: BTreeMap<String, Arc<FakeCluster>>,
     _dir: tempfile::TempDir,
 }
@@ -169,7 +179,7 @@ impl Bench {
     async fn new(names: &[&str]) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let (ipam, _writer) = Ipam::start(dir.path(), Arc::new(clock::now)).expect("a store");
-        let rancher = FakeCluster::new("rancher");
+        let rancher = FakeCluster::new("X");
         let session = clusters::testing::session(rancher.client(), &ipam).await;
         let site = Arc::new(Site::new(session, System::kube_fip()));
         let quiet = || std::future::ready(());
@@ -191,6 +201,7 @@ impl Bench {
         });
         let mut bench = Self {
             guests,
+            rancher,
             clusters: BTreeMap::new(),
             _dir: dir,
         };
@@ -438,6 +449,29 @@ async fn an_address_stays_with_its_guest_until_no_service_there_has_it_or_can_ge
     // Its charts, which cannot be uninstalled without helm, do not keep it.
     bench.look("one").await;
     assert_eq!(bench.kept("one"), 0);
+}
+
+#[tokio::test]
+async fn where_nobody_can_have_written_an_address_it_is_free_at_once() {
+    for made in [false, true] {
+        let bench = Bench::new(&["one"]).await;
+        bench
+            .rancher
+            .has_kubeconfigs
+            .store(false, Ordering::Relaxed);
+        let note = |note| VipNote {
+            served: true,
+            made,
+            ..note
+        };
+        let noted = bench.guests.note("c-m-one", note).await;
+        assert!(noted.is_ok());
+        bench.look("one").await;
+        bench.delete_fip("one").await;
+        bench.look("one").await;
+        let why = "an original may have given the guest an address that fipd did not make";
+        assert_eq!(bench.kept("one"), usize::from(!made), "{why}");
+    }
 }
 
 #[tokio::test]
