@@ -16,7 +16,6 @@ use super::{Guests, SYSTEM, Stop, notes::Note, plan::GuestWait, settings::Settin
 use crate::{
     controller::{
         client::{CallError, Remote},
-        confirm_absence::RECHECK_AFTER,
         kind::{CONFIG_MAP, NAMESPACE, SECRET},
         owned,
         queue::Next,
@@ -38,15 +37,9 @@ impl Guests {
     pub(super) async fn gone(&self, id: &str) -> Next {
         let key = id.to_owned();
         if self.noted(id).is_some() {
-            if let Some(pause) = self.unlabelled.missing(&key) {
-                return Next::After(pause);
-            }
-            match self.fresh_cluster(id).await {
+            match self.unlabelled.confirm(&key, self.fresh_cluster(id)).await {
                 Ok(None) => {}
-                Ok(Some(_)) => {
-                    self.unlabelled.forget(&key);
-                    return Next::After(RECHECK_AFTER);
-                }
+                Ok(Some(pause)) => return Next::After(pause),
                 Err(error) => {
                     tracing::warn!(cluster = id, %error, "it is not known yet whether the cluster is gone; it is tried again");
                     return Next::Retry;
