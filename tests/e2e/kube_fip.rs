@@ -197,17 +197,34 @@ async fn defect_13_the_lowest_address_comes_next_and_neither_network_nor_gateway
     bed.wait_refused("c-m-b/gateway", "AddressNotAssignable")
         .await;
 
+    let used = [2, 3, 5].map(|last| format!("10.81.0.{last}"));
+    let used: Vec<&str> = used.iter().map(String::as_str).collect();
+    bed.wait_leases("nothing else is leased", &used).await;
+    let counted = |range: &Value| {
+        range["status"]["total"] == 5 && range["status"]["used"] == 3 && reason(range) == "Mirrored"
+    };
+    bed.objects.wait("one", "counts", counted).await.unwrap();
+    bed.wait_series("kubefipoperator_fipranges_capacity", "one", 5.0)
+        .await;
+    bed.wait_series("kubefipoperator_fipranges_reserved", "one", 3.0)
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn defect_13_what_is_written_back_is_no_edit() {
+    let bed = Bed::start("").await;
+    bed.range("one", "10.88.0.0/29").await;
+    let is_pool = |range: &Value| reason(range) == "Mirrored";
+    bed.objects.wait("one", "is a pool", is_pool).await.unwrap();
     // As the programs of the original write it: with an empty status, and the whole object at once.
     let annotations = json!({ "clustername": "guest", "fiprange": "one" });
     let original = json!({
         "metadata": { "creationTimestamp": null, "annotations": annotations },
         "spec": {}, "status": {},
     });
-    bed.objects
-        .create("c-m-a/original", original)
-        .await
-        .unwrap();
-    let mut fip = bed.wait_address("c-m-a/original", "10.81.0.4").await;
+    let (path, address) = ("c-m-a/original", "10.88.0.1");
+    bed.objects.create(path, original).await.unwrap();
+    let mut fip = bed.wait_address(path, address).await;
     fip["status"] = json!({});
     fip["metadata"]["annotations"]["updateConfigMap"] = json!("true");
     let fip = serde_json::from_value(fip).unwrap();
@@ -215,23 +232,28 @@ async fn defect_13_the_lowest_address_comes_next_and_neither_network_nor_gateway
     fips.replace("original", &Default::default(), &fip)
         .await
         .unwrap();
-    bed.wait_address("c-m-a/original", "10.81.0.4").await;
+    bed.wait_address(path, address).await;
+    // The one after it was decided later than anything that the write back could have led to.
+    bed.fip("c-m-b/next", "one", "").await;
+    bed.wait_address("c-m-b/next", "10.88.0.2").await;
+    let both = [address, "10.88.0.2"];
+    bed.wait_leases("nothing else is leased", &both).await;
+    let audit = bed.fipd.cli(["audit", "--address", address, "-o", "json"]);
+    let audit = audit.await.unwrap().json().unwrap();
+    let entries = audit["entries"].as_array().unwrap();
+    assert_eq!(entries.len(), 1, "{audit}");
+    let events = bed.objects.warnings(path).await.unwrap();
+    assert_eq!(events, Vec::<String>::new());
+}
 
-    let used = [2, 3, 4, 5].map(|last| format!("10.81.0.{last}"));
-    let used: Vec<&str> = used.iter().map(String::as_str).collect();
-    bed.wait_leases("nothing else is leased", &used).await;
-    let counted = |range: &Value| {
-        range["status"]["total"] == 5 && range["status"]["used"] == 4 && reason(range) == "Mirrored"
-    };
-    bed.objects.wait("one", "counts", counted).await.unwrap();
-    bed.wait_series("kubefipoperator_fipranges_capacity", "one", 5.0)
-        .await;
-    bed.wait_series("kubefipoperator_fipranges_reserved", "one", 4.0)
-        .await;
-
+#[tokio::test(flavor = "multi_thread")]
+async fn defect_25_a_range_may_be_of_ipv6() {
+    let bed = Bed::start("").await;
     bed.range("six", "2001:db8:81::/64").await;
     bed.fip("c-m-a/six", "six", "").await;
     bed.wait_address("c-m-a/six", "2001:db8:81::1").await;
+    bed.fip("c-m-b/static", "six", "2001:db8:81::a").await;
+    bed.wait_address("c-m-b/static", "2001:db8:81::a").await;
 }
 
 /// The conditions that are on the object beside `Ready`.

@@ -34,6 +34,68 @@ const PANICS: [&str; 3] = [
     "credential_reference_without_a_colon",
 ];
 
+/// The parts of the defects 13 and 25 of kube-fip-operator, each with the test that is about it. 25 names as well that there is no
+/// second host to take over: fipd has one too, and what was given stays in force while it is down.
+const KUBE_FIP: [(&str, &str); 15] = [
+    (
+        "network address and gateway can be given",
+        "defect_13_the_lowest_address_comes_next_and_neither_network_nor_gateway",
+    ),
+    (
+        "the capacity is not that of the pool",
+        "defect_13_the_arithmetic_of_the_original_and_a_capacity_that_is_true",
+    ),
+    (
+        "at start one without an address may take what is recorded on a later one",
+        "defect_13_addresses_of_the_original_are_kept_before_anything_new_is_given",
+    ),
+    (
+        "an update releases before it allocates",
+        "defect_13_an_edit_takes_the_new_address_before_it_gives_the_old_one_back",
+    ),
+    (
+        "its own write back is taken for an edit",
+        "defect_13_what_is_written_back_is_no_edit",
+    ),
+    (
+        "deletes and adds of the first seconds are lost",
+        "defect_13_deletes_while_it_is_down_and_adds_of_its_first_seconds_are_not_lost",
+    ),
+    (
+        "an edit of a range needs a restart",
+        "defect_13_a_range_is_edited_live_and_who_waited_first_is_served_first",
+    ),
+    (
+        "a new guest is looked at once",
+        "defect_13_a_guest_on_bare_metal_waits_for_its_range_for_as_long_as_it_takes",
+    ),
+    (
+        "the whole ConfigMap is overwritten",
+        "defect_25_keys_of_users_survive_and_several_addresses_are_told_apart",
+    ),
+    (
+        "it is written in mode disabled too",
+        "defect_25_the_map_is_written_in_mode_disabled_unless_a_setting_says_otherwise",
+    ),
+    (
+        "a cluster has one address",
+        "defect_25_keys_of_users_survive_and_several_addresses_are_told_apart",
+    ),
+    ("IPv4 only", "defect_25_a_range_may_be_of_ipv6"),
+    (
+        "nothing is uninstalled",
+        "defect_25_charts_come_and_go_with_the_label_and_never_from_under_a_service",
+    ),
+    (
+        "no status, conditions and events",
+        "defect_25_what_is_wrong_is_said_on_the_object_and_served_once_it_is_right",
+    ),
+    (
+        "a dead guest delays all",
+        "defect_25_a_guest_behind_a_cut_link_holds_up_no_other_and_is_served_once_it_is_back",
+    ),
+];
+
 /// This file, whose examples are no tests.
 const OWN: &str = "tests/src/defects.rs";
 
@@ -89,13 +151,17 @@ fn every_defect_of_the_originals_has_a_test_of_its_number() {
 #[test]
 fn those_of_kube_fip_operator_are_tested_over_its_kinds() {
     // Another original has a defect 13 too.
-    let mut found = BTreeSet::new();
-    for folder in ["tests/e2e/kube_fip", "tests/e2e/kube_fip_guests"] {
-        let folder = checkout().join(folder);
-        gather(&folder, &mut |source| {
-            found.extend(numbers(source, "fn defect_"))
+    let mut missing: Vec<&(&str, &str)> = KUBE_FIP.iter().collect();
+    for folder in ["tests/e2e", "daemon/src/systems/kube_fip"] {
+        gather(&checkout().join(folder), &mut |source| {
+            missing.retain(|(_, test)| !source.contains(&format!("fn {test}(")));
         });
     }
+    assert!(missing.is_empty(), "no test of these: {missing:?}");
+    let named = KUBE_FIP.iter().map(|(_, test)| format!("fn {test}"));
+    let found: BTreeSet<u32> = named
+        .flat_map(|name| numbers(&name, "fn defect_"))
+        .collect();
     assert_eq!(found, BTreeSet::from([13, 25]));
 }
 

@@ -173,26 +173,41 @@ impl KubeFipObjects {
 
     /// Waits for an Event on exactly this object; its text.
     pub async fn wait_event(&self, kind: &str, path: &str, wanted: &str) -> Result<String> {
-        let (namespace, name) = path.split_once('/').unwrap_or(("", path));
-        let events: Api<Event> = Api::all(self.client.clone());
         let what = format!("Event {wanted} on {kind} {path}");
         wait_until(&what, DEADLINE, || async {
-            let all = events.list(&ListParams::default()).await;
-            let all = all.map_err(|error| error.to_string())?.items.into_iter();
-            let on = all.filter(|one| {
-                let on = one.regarding.clone().unwrap_or_default();
-                on.kind.as_deref() == Some(kind)
-                    && on.name.as_deref() == Some(name)
-                    && on.namespace.as_deref().unwrap_or_default() == namespace
-            });
-            let told = on.map(|one| (one.reason.unwrap_or_default(), one.note.unwrap_or_default()));
-            let told: Vec<_> = told.collect();
-            let found = told.iter().find(|(reason, _)| reason == wanted);
-            found
-                .map(|(_, note)| note.clone())
-                .ok_or(format!("{told:?}"))
+            let told = self.events(kind, path).await;
+            let told = told.map_err(|error| error.to_string())?;
+            let of_reason = |one: &&Event| one.reason.as_deref() == Some(wanted);
+            let found = told.iter().find(of_reason);
+            let note = found.map(|one| one.note.clone().unwrap_or_default());
+            let texts = || told.iter().map(|one| (&one.reason, &one.note));
+            note.ok_or_else(|| format!("{:?}", texts().collect::<Vec<_>>()))
         })
         .await
+    }
+
+    /// The warnings on a FloatingIP: reason and text.
+    pub async fn warnings(&self, path: &str) -> Result<Vec<String>> {
+        let all = self.events("FloatingIP", path).await?.into_iter();
+        let warnings = all.filter(|one| one.type_.as_deref() == Some("Warning"));
+        let text = |one: Event| {
+            let (reason, note) = (one.reason.unwrap_or_default(), one.note.unwrap_or_default());
+            format!("{reason}: {note}")
+        };
+        Ok(warnings.map(text).collect())
+    }
+
+    async fn events(&self, kind: &str, path: &str) -> Result<Vec<Event>> {
+        let (namespace, name) = path.split_once('/').unwrap_or(("", path));
+        let events: Api<Event> = Api::all(self.client.clone());
+        let mut all = events.list(&ListParams::default()).await?.items;
+        all.retain(|one| {
+            let on = one.regarding.clone().unwrap_or_default();
+            on.kind.as_deref() == Some(kind)
+                && on.name.as_deref() == Some(name)
+                && on.namespace.as_deref().unwrap_or_default() == namespace
+        });
+        Ok(all)
     }
 
     /// Removes what tests left, whoever keeps it.

@@ -6,7 +6,7 @@ use kube::api::{Api, DeleteParams};
 use super::*;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn defect_13_what_is_deleted_while_fipd_is_down_leaks_nothing_and_its_namespace_goes() {
+async fn defect_13_deletes_while_it_is_down_and_adds_of_its_first_seconds_are_not_lost() {
     let mut bed = Bed::start("").await;
     bed.range("one", "10.85.0.0/28").await;
     let namespaces: Api<Namespace> = Api::all(bed.objects.client.clone());
