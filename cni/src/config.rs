@@ -28,8 +28,8 @@ pub struct NetConf {
     pub kind: String,
     /// Where the daemon listens, if not where it usually does.
     pub socket: Option<PathBuf>,
-    /// Which interface, and on which of the host. For pods their subnet says it, and these are ignored.
-    #[serde(flatten)]
+    /// Which interface, and on which of the host, by keys beside these. For pods their subnet says it, and these are ignored.
+    #[serde(skip)]
     pub link: LinkConf,
     pub ipam: IpamConf,
     /// As rancher-flat-network's operator writes it.
@@ -128,16 +128,14 @@ impl NetConf {
     /// Reads the configuration of a verb other than `VERSION`, and refuses what makes no sense for it.
     ///
     /// # Errors
-    /// No JSON object (code 6), a version that is not spoken or has no such verb (1), a field with a value that is not allowed (7).
+    /// No JSON object, or a field of another type (code 6), a version that is not spoken or has no such verb (1), a field with a
+    /// value that is not allowed (7).
     pub fn parse(text: &str, verb: Verb) -> Result<Self, CniError> {
-        let conf: Self = serde_json::from_str(text).map_err(|error| {
-            CniError::new(
-                NEWEST,
-                Code::DecodingFailure,
-                "network configuration on standard input is not what it should be",
-                error.to_string(),
-            )
-        })?;
+        let link = read(text)?;
+        let conf = Self {
+            link,
+            ..read(text)?
+        };
         conf.check_version(verb)?;
         conf.check().map_err(|(field, details)| {
             CniError::new(
@@ -193,6 +191,37 @@ impl NetConf {
         }
         if self.link.vlan > 4094 {
             return Err(("vlan", format!("{}; allowed: 0 to 4094", self.link.vlan)));
+        }
+        let of_pools = [
+            ("probe", self.probe),
+            ("ipam.routes", !self.ipam.routes.is_empty()),
+        ];
+        if let Some((field, _)) = of_pools.iter().find(|(_, given)| *given)
+            && !self.is_standalone()
+        {
+            let why = "counts with ipam.pools alone; the FlatNetworkSubnet of a pod says its routes, and its addresses are not probed";
+            return Err((field, why.to_owned()));
+        }
+        let mtus = [
+            ("mtu", self.link.mtu),
+            (
+                "flatNetwork.mtu",
+                self.flat_network.as_ref().map_or(0, |flat| flat.mtu),
+            ),
+        ];
+        if let Some((field, mtu)) = mtus.iter().find(|(_, mtu)| !is_mtu(*mtu)) {
+            let allowed = "0, which is that of the parent, or 68 to 65535 bytes";
+            return Err((field, format!("{mtu}; allowed: {allowed}")));
+        }
+        for route in &self.ipam.routes {
+            if route
+                .gw
+                .is_some_and(|gw| gw.is_ipv4() != route.dst.addr().is_ipv4())
+            {
+                let dst = route.dst;
+                let why = format!("the gw of {dst} is of the other family; name one of the same");
+                return Err(("ipam.routes", why));
+            }
         }
         if self.is_standalone() && self.link.master.is_empty() {
             let needed = "missing; name the interface of the host that containers share";
@@ -275,6 +304,35 @@ impl FlatNetworkConf {
     }
 }
 
+/// Reads what the configuration says of `T`. An error names the field.
+fn read<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, CniError> {
+    let wrong = |why: String| {
+        CniError::new(
+            NEWEST,
+            Code::DecodingFailure,
+            "network configuration on standard input is not what it should be",
+            why,
+        )
+    };
+    // serde would take an array for an object.
+    if !text.trim_start().starts_with('{') {
+        return Err(wrong("it is no JSON object".to_owned()));
+    }
+    let mut from = serde_json::Deserializer::from_str(text);
+    let read = serde_path_to_error::deserialize(&mut from);
+    let read = read.map_err(|error| match error.path().iter().next() {
+        Some(_) => wrong(format!("{}: {}", error.path(), error.inner())),
+        None => wrong(error.inner().to_string()),
+    })?;
+    from.end().map_err(|error| wrong(error.to_string()))?;
+    Ok(read)
+}
+
+/// 0, or at least what IPv4 asks of a link (RFC 791) and at most what a packet can have.
+fn is_mtu(mtu: u32) -> bool {
+    mtu == 0 || (68..=65_535).contains(&mtu)
+}
+
 fn members(list: &str) -> impl Iterator<Item = &str> {
     list.split(',').map(str::trim).filter(|one| !one.is_empty())
 }
@@ -343,6 +401,19 @@ mod tests {
     fn a_wrong_field_is_named_with_its_value() {
         let cases = [
             (r#""vlan":4095"#, "vlan", "4095"),
+            (r#""mtu":67"#, "mtu", "67"),
+            (r#""flatNetwork":{"mtu":65536}"#, "flatNetwork.mtu", "65536"),
+            (r#""probe":true"#, "probe", "ipam.pools"),
+            (
+                r#""ipam":{"routes":[{"dst":"10.1.0.0/16"}]}"#,
+                "ipam.routes",
+                "ipam.pools",
+            ),
+            (
+                r#""master":"eth0","ipam":{"pools":["a"],"routes":[{"dst":"10.1.0.0/16","gw":"fd00::1"}]}"#,
+                "ipam.routes",
+                "other family",
+            ),
             (r#""ipam":{"pools":["a"]}"#, "master", "missing"),
             (r#""master":"a/b""#, "master", "a/b"),
             (r#""mac":"02:00""#, "mac", "02:00"),
@@ -369,6 +440,22 @@ mod tests {
             assert!(error.msg.starts_with(field), "{error}");
             assert!(error.details.contains(value), "{error}");
         }
+    }
+
+    #[test]
+    fn a_field_of_another_type_is_named() {
+        for (part, field) in [
+            (r#""vlan":"7""#, "vlan: "),
+            (r#""ipam":{"pools":"a"}"#, "ipam.pools: "),
+            (r#""ipam":{"routes":[{"dst":"x"}]}"#, "ipam.routes[0].dst: "),
+            (r#""flatNetwork":{"proxyARP":1}"#, "flatNetwork.proxyARP: "),
+        ] {
+            let text = format!(r#"{{"cniVersion":"1.1.0","name":"a",{part}}}"#);
+            let error = parse(&text).unwrap_err();
+            assert_eq!(error.code, 6, "{text}");
+            assert!(error.details.starts_with(field), "{error}");
+        }
+        assert_eq!(code(r#"{"cniVersion":"1.1.0","name":"a"} x"#, Verb::Add), 6);
     }
 
     #[test]

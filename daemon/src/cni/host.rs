@@ -1,6 +1,6 @@
 //! What attachments share of the host: VLANs, promiscuous masters and routes. The last user takes each away.
 
-use std::{collections::BTreeSet, fs, io, net::IpAddr, path::Path};
+use std::{cmp::Reverse, collections::BTreeSet, fs, io, net::IpAddr, path::Path};
 
 use fipd_cni::link::{Family, KindOfLink, Link, ListedRoute, MAIN_TABLE, Netlink, Route};
 use ipnet::IpNet;
@@ -97,9 +97,7 @@ impl HostState {
         let before = before.unwrap_or_default();
         let mut unused = self.counts.unused_without(&before);
         unused.retain(|one| !uses.contains(one));
-        if !unused.is_empty() {
-            self.take_away(&unused)?;
-        }
+        self.take_away(&unused)?;
         self.journal.put(key, record).map_err(journal)?;
         self.counts.remove(&before);
         self.counts.add(&uses);
@@ -145,12 +143,27 @@ impl HostState {
             .flat_map(|record| record.uses.clone())
             .collect();
         let unused = self.counts.unused_without(&ending);
-        if !unused.is_empty() {
-            self.take_away(&unused)?;
-        }
+        self.take_away(&unused)?;
         self.journal.remove(keys).map_err(journal)?;
         self.counts.remove(&ending);
         self.show();
+        Ok(())
+    }
+
+    /// Makes the masters promiscuous again that attachments need so: an admin may have switched that off.
+    pub fn restore(&mut self) -> Result<(), CallRefusal> {
+        let masters: Vec<String> = self.counts.masters().map(str::to_owned).collect();
+        if masters.is_empty() {
+            return Ok(());
+        }
+        let mut netlink = open()?;
+        for master in &masters {
+            let there = netlink.find(master);
+            let there = there.map_err(|error| kernel(&format!("find {master}"), &error))?;
+            if there.is_some() {
+                self.ensure_promiscuous(&mut netlink, master)?;
+            }
+        }
         Ok(())
     }
 
@@ -284,7 +297,11 @@ impl HostState {
             .routes(Family::of(address), MAIN_TABLE)
             .map_err(|error| said(&error))?;
         let there = all.iter().filter(|one| one.route.dst.contains(&via));
-        let near = there.max_by_key(|one| one.route.dst.prefix_len());
+        // As the kernel chooses: the longest prefix, then the lowest priority.
+        let near = there.min_by_key(|one| {
+            let longest = Reverse(one.route.dst.prefix_len());
+            (longest, one.route.priority.unwrap_or_default())
+        });
         let interface = near.filter(|one| one.route.dst.prefix_len() > 0);
         let Some(interface) = interface.and_then(|one| one.route.interface) else {
             let why =
@@ -316,6 +333,9 @@ impl HostState {
     }
 
     fn take_away(&mut self, unused: &[HostUse]) -> Result<(), CallRefusal> {
+        if unused.is_empty() {
+            return Ok(());
+        }
         let mut netlink = open()?;
         for one in unused {
             match one {

@@ -421,6 +421,10 @@ impl CniService {
     /// Removes what is left of containers that are gone.
     pub async fn sweep(&self) {
         let swept = self.on_host(|host| Ok(host.sweep())).await;
+        if let Err(refusal) = self.on_host(HostState::restore).await {
+            let error = refusal.why;
+            tracing::warn!(error, "a master may not be promiscuous; will retry");
+        }
         for (key, owner) in swept.unwrap_or_default() {
             if matches!(pods::held(&self.sites, &owner).await, Ok(None)) {
                 let deleted = self.delete_in_turn(&key).await;

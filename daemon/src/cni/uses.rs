@@ -38,6 +38,14 @@ impl UseCounts {
         unused.map(|(one, _)| one.clone()).collect()
     }
 
+    /// Interfaces that have to be promiscuous.
+    pub fn masters(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().filter_map(|one| match one {
+            HostUse::Promiscuous(master) => Some(&**master),
+            HostUse::Vlan(_) | HostUse::Route(_) => None,
+        })
+    }
+
     /// How many things are used.
     pub fn len(&self) -> usize {
         self.0.len()
@@ -61,6 +69,7 @@ mod tests {
         counts.add(&first);
         counts.add(&second);
         assert_eq!(counts.len(), 2);
+        assert_eq!(counts.masters().collect::<Vec<_>>(), ["eth0"]);
         assert_eq!(counts.unused_without(&first), std::slice::from_ref(&route));
         assert_eq!(counts.unused_without(&second), []);
         let both = [&first[..], &second].concat();
