@@ -6,7 +6,7 @@ use std::process::Command;
 use fipd_tests::process::run_bound;
 use fipd_tests::runner::checkout;
 use fipd_tests::testbed::{Kind, TestDirectory, packaging};
-use fipd_tests::toolchain::debian;
+use fipd_tests::toolchain::{cargo_tool, debian};
 use fipd_tests::versions::{CARGO_CYCLONEDX, CARGO_DEB, CARGO_GENERATE_RPM};
 
 use super::host::Host;
@@ -158,10 +158,7 @@ async fn packages_for_arm64_are_built_here_and_run() {
         .await
         .unwrap()
         .unwrap();
-    run(Command::new("rustup")
-        .args(["target", "add", FOREIGN])
-        .current_dir(checkout()))
-    .await;
+    cargo_tool::target(FOREIGN).unwrap();
     let directory = TestDirectory::new().unwrap();
     let built = build(&directory, "arm64", &["--arch", "arm64"]).await;
     // By name: the .rpm comes first.
