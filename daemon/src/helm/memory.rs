@@ -18,7 +18,7 @@ pub(super) struct Memory {
     pub outcome: Result<(), HelmError>,
     pub failures: u32,
     pub at: Timestamp,
-    /// How the caller knows the state in which it was found as it should be.
+    /// The state, as the caller names it, in which nothing had to be done.
     pub found_at: Option<String>,
 }
 

@@ -97,8 +97,10 @@ impl GuestCharts {
             if let Some(well) = self.operation_ended(&guest.id, place, &brought) {
                 owner.ended(step.brings, well);
             }
-            let cannot = |error: &ChartError| !error.is_busy();
-            let stops = owner.in_order() && brought.as_ref().is_err_and(cannot);
+            let stops = owner.in_order() && brought != Ok(Settled::Yes) && {
+                let there = installed.is_complete(guest.remote, place.0, place.1);
+                !there.await.unwrap_or(false)
+            };
             result = both(result, brought);
             if stops {
                 break;

@@ -41,7 +41,7 @@ pub trait ChartOwner: Send + Sync {
     /// A guest whose charts were there is not ready any more.
     fn begins(&self);
 
-    /// Whether each release makes use of those before it: it does not come while one of them cannot.
+    /// Whether each release makes use of those before it: it does not come before they are there.
     fn in_order(&self) -> bool {
         false
     }

@@ -31,7 +31,7 @@ pub struct GuestCharts {
     /// None for a release that is as it should be.
     operations: Mutex<BTreeMap<ReleaseKey, ChartAttempt>>,
     /// Releases that helm-controller is uninstalling.
-    pub(super) removals: Mutex<BTreeSet<ReleaseKey>>,
+    removals: Mutex<BTreeSet<ReleaseKey>>,
     pub(super) uninstalls: Mutex<BTreeMap<String, UninstallState>>,
     /// The namespace of each guest that has what the releases there need.
     prepared: Mutex<BTreeMap<String, String>>,
@@ -229,30 +229,33 @@ impl GuestCharts {
         removed: &Result<Option<ReleaseOwner>, ChartError>,
     ) -> Option<bool> {
         let place = (&*mark.namespace, &*mark.name);
+        let one = (id.to_owned(), mark.namespace.clone(), mark.name.clone());
+        let goes_on = removed.as_ref().is_err_and(ChartError::is_busy);
+        match goes_on {
+            true => self.removals.lock().insert(one),
+            false => self.removals.lock().remove(&one),
+        };
         match removed {
             Ok(None) => {
                 self.operation_ended(id, place, &Ok(Settled::Yes));
                 Some(true)
             }
             Ok(Some(_)) => None,
-            Err(error) if error.is_busy() => {
-                let one = (id.to_owned(), mark.namespace.clone(), mark.name.clone());
-                self.removals.lock().insert(one);
-                None
-            }
             Err(error) => self.operation_ended(id, place, &Err(error.clone())),
         }
     }
 
-    /// Names of releases that helm-controller has uninstalled: these are the `marks` that are left.
+    /// Names of releases that helm-controller has uninstalled; `marks` are those still installed.
     pub(super) fn removed_meanwhile(&self, id: &str, marks: &[ReleaseMark]) -> Vec<String> {
         let mut removals = self.removals.lock();
         let gone = |(of, namespace, name): &ReleaseKey| {
             let is_left = |mark: &ReleaseMark| mark.namespace == *namespace && mark.name == *name;
             of == id && !marks.iter().any(is_left)
         };
-        let gone = removals.extract_if(.., gone);
-        gone.map(|(.., name)| name).collect()
+        let gone: Vec<ReleaseKey> = removals.extract_if(.., gone).collect();
+        let mut operations = self.operations.lock();
+        operations.retain(|one, _| !gone.contains(one));
+        gone.into_iter().map(|(.., name)| name).collect()
     }
 
     /// Notes what came of a look; whether that is new.
@@ -340,6 +343,9 @@ mod tests {
         assert_eq!(charts.removed_meanwhile("c-2", &[]), [""; 0]);
         assert_eq!(left(&[]), ["purelb"]);
         assert_eq!(left(&[]), [""; 0]);
+        assert_eq!(ended(Err(ChartError::new(super::super::BUSY, ""))), None);
+        assert_eq!(ended(Ok(None)), Some(true));
+        assert_eq!(left(&[]), [""; 0], "it was counted");
     }
 
     #[tokio::test]
