@@ -172,11 +172,12 @@ fn kube_fip_maps(bytes: &[u8]) {
         // No API server stores it.
         return;
     }
-    let (good, refused) = guest::config::usable(&data, &BTreeMap::new());
+    let given = KubeFipSettings::default();
+    let (good, refused) = guest::config::usable(&data, &BTreeMap::new(), &given);
     assert!(refused.iter().all(|why| !why.is_empty()));
-    let again = guest::config::usable(&good, &BTreeMap::new());
+    let again = guest::config::usable(&good, &BTreeMap::new(), &given);
     assert_eq!(again, (good.clone(), Vec::new()));
-    let config = guest::config::GuestConfig::new(&good, &KubeFipSettings::default());
+    let config = guest::config::GuestConfig::new(&good, &given);
     assert!((10..=86_400).contains(&config.interval.as_secs()));
     for release in &config.releases {
         let _ = release.parse();

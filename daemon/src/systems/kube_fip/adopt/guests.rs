@@ -96,7 +96,7 @@ async fn wanted(session: &ClusterSession) -> GuestConfig {
     let remote = Remote::new(session.client.clone());
     let map: Option<ConfigMap> = remote.get(&target).await.unwrap_or_default();
     let data = map.and_then(|map| map.data).unwrap_or_default();
-    let (good, _) = config::usable(&data, &Texts::new());
+    let (good, _) = config::usable(&data, &Texts::new(), settings);
     GuestConfig::new(&good, settings)
 }
 

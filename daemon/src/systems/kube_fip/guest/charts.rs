@@ -102,6 +102,22 @@ impl VipGuests {
         })
     }
 
+    /// Whether a release is that of the cloud provider: by the names in force, else, as one that was named otherwise before, by
+    /// its own name.
+    fn is_provider(&self, release: &str) -> bool {
+        let config = self.config();
+        let named = config.releases.iter().find(|one| one.name == release);
+        is_cloud_provider(named.map_or(release, |named| &named.chart))
+    }
+
+    fn count_removal(&self, release: &str, well: bool) {
+        let event = match self.is_provider(release) {
+            true => GuestEvent::CloudProvider,
+            false => GuestEvent::KubeVip,
+        };
+        self.counts.operation(event, "uninstall", well);
+    }
+
     /// What a fresh read of the provisioning Cluster asks for; `None`: there is none any more.
     async fn fresh_plan(&self, id: &str) -> Result<Option<VipPlan>, ChartError> {
         let Some((key, _)) = self.made_by(id) else {
@@ -126,7 +142,7 @@ impl ChartOwner for VipChartLook<'_> {
 
     /// Under another name a chart would be there twice.
     fn excludes(&self, release: &ChartRelease, other: &ReleaseMark) -> bool {
-        is_cloud_provider(&release.chart) == is_cloud_provider(&other.name)
+        is_cloud_provider(&release.chart) == self.guests.is_provider(&other.name)
     }
 
     fn makes_room(&self) -> bool {
@@ -184,14 +200,16 @@ impl ChartOwner for VipChartLook<'_> {
     }
 
     fn ended(&self, release: &ChartRelease, well: bool) {
-        let event = event_of(&release.chart);
+        let event = match is_cloud_provider(&release.chart) {
+            true => GuestEvent::CloudProvider,
+            false => GuestEvent::KubeVip,
+        };
         self.guests.counts.note(self.id, event, well);
         self.guests.counts.operation(event, "install", well);
     }
 
     fn removed(&self, name: &str, well: bool) {
-        let counts = &self.guests.counts;
-        counts.operation(event_of(name), "uninstall", well);
+        self.guests.count_removal(name, well);
     }
 }
 
@@ -211,7 +229,7 @@ impl ChartRemover for VipChartLeave<'_> {
 
     /// The cloud provider: what it would give a Service meanwhile nobody would answer for.
     fn goes_first(&self, mark: &ReleaseMark) -> bool {
-        is_cloud_provider(&mark.name)
+        self.guests.is_provider(&mark.name)
     }
 
     async fn confirm_leaving(&self) -> Result<(), ChartError> {
@@ -223,8 +241,7 @@ impl ChartRemover for VipChartLeave<'_> {
     }
 
     fn removed(&self, name: &str, well: bool) {
-        let counts = &self.guests.counts;
-        counts.operation(event_of(name), "uninstall", well);
+        self.guests.count_removal(name, well);
     }
 }
 
@@ -276,14 +293,7 @@ fn shows(service: Value) -> Option<(String, Vec<IpAddr>)> {
     (!addresses.is_empty()).then(|| (format!("{namespace}/{name}"), addresses))
 }
 
-fn event_of(name: &str) -> GuestEvent {
-    match is_cloud_provider(name) {
-        true => GuestEvent::CloudProvider,
-        false => GuestEvent::KubeVip,
-    }
-}
-
-/// Both the chart and its releases have it in their names.
+/// The chart has it in its name, and so has its release unless somebody names it otherwise.
 fn is_cloud_provider(name: &str) -> bool {
     name.contains("cloud-provider")
 }

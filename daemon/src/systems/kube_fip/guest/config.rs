@@ -16,9 +16,9 @@ use crate::{
 };
 
 /// The chart of kube-vip, and how its keys begin.
-const KUBE_VIP: &str = "kube-vip";
+pub const KUBE_VIP: &str = "kube-vip";
 /// The same of the cloud provider.
-const CLOUD_PROVIDER: &str = "kube-vip-cloud-provider";
+pub const CLOUD_PROVIDER: &str = "kube-vip-cloud-provider";
 
 /// Values where nobody gives any, as the original has them.
 const KUBE_VIP_VALUES: &str = "\
@@ -87,8 +87,8 @@ pub struct GuestConfig {
 }
 
 /// The values of the ConfigMap that can be used, and what is wrong with each of the others. A value that cannot be used is replaced
-/// by the one used `before`; unknown keys are left out and reported.
-pub fn usable(map: &Texts, before: &Texts) -> (Texts, Vec<String>) {
+/// by the one used `before`; unknown keys are left out and reported. What `given` says goes before it.
+pub fn usable(map: &Texts, before: &Texts, given: &KubeFipSettings) -> (Texts, Vec<String>) {
     let (mut good, mut refused) = (Texts::new(), Vec::new());
     for (key, value) in map {
         let text = value.trim();
@@ -126,39 +126,44 @@ pub fn usable(map: &Texts, before: &Texts) -> (Texts, Vec<String>) {
             }
         }
     }
-    if let Some(twice) = same_release(&good) {
+    if let Some(twice) = same_release(&good, given) {
         refused.push(format!(
             "kubevipReleaseName and kubevipCloudProviderReleaseName: both releases would be {twice:?}, two of one name cannot stand beside each other; what was in force before stays until one of them is another"
         ));
-        for key in RELEASE_NAMES {
-            match before.get(key) {
-                Some(kept) => good.insert(key.to_owned(), kept.clone()),
-                None => good.remove(key),
-            };
+        for names in [before, &Texts::new()] {
+            for key in RELEASE_NAMES {
+                match names.get(key) {
+                    Some(kept) => good.insert(key.to_owned(), kept.clone()),
+                    None => good.remove(key),
+                };
+            }
+            if same_release(&good, given).is_none() {
+                break;
+            }
         }
     }
     (good, refused)
 }
 
 /// The name that both releases would have.
-fn same_release(good: &Texts) -> Option<&str> {
-    let [kube_vip, cloud_provider] = RELEASE_NAMES.map(|key| {
+fn same_release(good: &Texts, given: &KubeFipSettings) -> Option<String> {
+    let [kube_vip, cloud_provider] = RELEASE_NAMES.map(|key| effective(key, good, given));
+    (kube_vip == cloud_provider).then_some(kube_vip)
+}
+
+/// What a key that is a text comes to.
+fn effective(key: &str, good: &Texts, given: &KubeFipSettings) -> String {
+    let told = told(given, key).or_else(|| good.get(key).map(|text| text.trim().to_owned()));
+    told.unwrap_or_else(|| {
         let default = KEYS.iter().find(|(name, ..)| *name == key);
-        let given = good.get(key).map(|text| text.trim());
-        given.or(default.map(|(_, default, _)| *default))
-    });
-    kube_vip.filter(|_| kube_vip == cloud_provider)
+        default.map_or_else(String::new, |one| one.1.to_owned())
+    })
 }
 
 impl GuestConfig {
     /// `good` are usable values; `given` goes before them.
     pub fn new(good: &Texts, given: &KubeFipSettings) -> Self {
-        let text = |key: &str| {
-            let default = KEYS.iter().find(|(name, ..)| *name == key);
-            let told =
-                told(given, key).or_else(|| good.get(key).map(|text| text.trim().to_owned()));
-            told.unwrap_or_else(|| default.map_or_else(String::new, |one| one.1.to_owned()))
-        };
+        let text = |key: &str| effective(key, good, given);
         let truth = |given: Option<bool>, key: &str| given.or_else(|| go_boolean(&text(key)));
         let interval = given.operate_guest_cluster_interval;
         let update = truth(given.kubevip_update, "kubevipUpdate").unwrap_or_default();
@@ -351,8 +356,12 @@ mod tests {
         pairs.iter().map(owned).collect()
     }
 
+    fn read(map: &Texts, before: &Texts) -> (Texts, Vec<String>) {
+        usable(map, before, &KubeFipSettings::default())
+    }
+
     fn config(pairs: &[(&str, &str)]) -> GuestConfig {
-        let (good, refused) = usable(&texts(pairs), &Texts::new());
+        let (good, refused) = read(&texts(pairs), &Texts::new());
         assert_eq!(refused, Vec::<String>::new());
         GuestConfig::new(&good, &KubeFipSettings::default())
     }
@@ -396,17 +405,17 @@ mod tests {
         ];
         for (key, value, words) in bad {
             let before = texts(&[(key, "before")]);
-            let (good, refused) = usable(&texts(&[(key, value)]), &before);
+            let (good, refused) = read(&texts(&[(key, value)]), &before);
             assert_eq!(good, before);
             let [refused] = refused.as_slice() else {
                 panic!("{key}: {refused:?}");
             };
             assert!(refused.starts_with(key), "{refused:?}");
             assert!(refused.contains(words), "{refused:?}");
-            let (good, refused) = usable(&texts(&[(key, value)]), &Texts::new());
+            let (good, refused) = read(&texts(&[(key, value)]), &Texts::new());
             assert!(good.is_empty() && refused[0].contains("default"));
         }
-        let (_, refused) = usable(&texts(&[("kubevipchartref", "x")]), &Texts::new());
+        let (_, refused) = read(&texts(&[("kubevipchartref", "x")]), &Texts::new());
         assert!(refused[0].contains("kubevipChartRef"), "{refused:?}");
         assert!(config(&[("kubevipUpdate", " T ")]).update);
         assert_eq!(config(&[("metricsPort", " ")]).metrics_port, None);
@@ -430,32 +439,41 @@ mod tests {
     #[test]
     fn two_releases_of_one_name_leave_the_names_before_in_force() {
         let before = texts(&[("kubevipReleaseName", "vip")]);
-        let both = |one: &str, other: &str| {
-            usable(
-                &texts(&[
-                    ("kubevipReleaseName", one),
-                    ("kubevipCloudProviderReleaseName", other),
-                ]),
-                &before,
-            )
+        let map = |one: &str, other: &str| {
+            texts(&[
+                ("kubevipReleaseName", one),
+                ("kubevipCloudProviderReleaseName", other),
+            ])
         };
+        let both = |one: &str, other: &str| read(&map(one, other), &before);
         for (one, other) in [("x", "x"), ("x", " x "), (CLOUD_PROVIDER, "")] {
             let (good, refused) = both(one, other);
             assert_eq!(good, before, "{one} {other}");
             assert!(refused[0].contains("kubevipCloudProviderReleaseName"));
         }
         assert_eq!(both("x", "y").1, Vec::<String>::new());
+        // What an older build kept is no way out.
+        let (good, refused) = read(&map("x", "x"), &map("y", "y"));
+        assert_eq!((good.len(), refused.len()), (0, 1));
+        let given = KubeFipSettings {
+            kubevip_release_name: Some("vip".into()),
+            ..KubeFipSettings::default()
+        };
+        let (good, refused) = usable(&map("", "vip"), &Texts::new(), &given);
+        assert_eq!((good.len(), refused.len()), (0, 1), "the settings name it");
+        let (_, refused) = usable(&map("x", "x"), &Texts::new(), &given);
+        assert_eq!(refused, Vec::<String>::new(), "the settings go before it");
     }
 
     #[test]
     fn what_charts_hold_is_never_shown() {
-        let (_, refused) = usable(
+        let (_, refused) = read(
             &texts(&[("kubevipChartValues", "- hunter2")]),
             &Texts::new(),
         );
         assert!(!refused[0].contains("hunter2"), "{refused:?}");
         let url = texts(&[("kubevipChartRepoUrl", "https://a:hunter2@x.example.net")]);
-        let (_, refused) = usable(&url, &Texts::new());
+        let (_, refused) = read(&url, &Texts::new());
         assert!(!refused[0].contains("hunter2"), "{refused:?}");
     }
 

@@ -54,7 +54,7 @@ impl VipGuests {
         let map = self.maps.get(CONFIG);
         let before = self.maps.get(COPY).unwrap_or_default();
         let (good, refused) = match &map {
-            Some(map) => config::usable(map, &before),
+            Some(map) => config::usable(map, &before, self.site.settings()),
             None => (Texts::new(), Vec::new()),
         };
         if map.is_none() && !before.is_empty() {

@@ -75,7 +75,8 @@ impl VipGuests {
                 return Ok(());
             }
             apply::harvester(remote, false).await?;
-            if plan.keys.is_empty() {
+            // While it keeps an address, something that fipd wrote may be in use.
+            if plan.keys.is_empty() && self.kept(id).is_empty() {
                 self.note(id, |note| VipNote {
                     written: false,
                     ..note

@@ -144,14 +144,15 @@ impl VipGuests {
         }
     }
 
-    /// The releases of a guest may be brought otherwise. What was done already is looked at only after the interval else.
+    /// Queues the charts of a guest: its engine may have changed. Without this, finished charts are looked at only after the
+    /// interval.
     fn charts_changed(&self, key: &Key) {
         if is_guest(&key.name) {
             self.chart_queue.add(key.clone());
         }
     }
 
-    /// The configuration of all guests is another.
+    /// Queues every guest after a change of the configuration.
     pub(super) fn config_changed(&self) {
         self.everything_changed();
         let clusters = self.seen.clusters.keys();

@@ -47,6 +47,8 @@ const DEPLOYED: [&str; 2] = ["kube-vip", "kube-vip-cloud-provider"];
 /// An API server that keeps ConfigMaps, knows the releases and nothing else.
 struct FakeCluster {
     uid: String,
+    /// Names of the releases that helm has deployed.
+    deployed: Mutex<Vec<&'static str>>,
     answers: AtomicBool,
     /// As Rancher it has the kubeconfigs of all guests.
     has_kubeconfigs: AtomicBool,
@@ -60,6 +62,7 @@ impl FakeCluster {
     fn new(uid: &str) -> Arc<Self> {
         Arc::new(Self {
             uid: uid.to_owned(),
+            deployed: Mutex::new(DEPLOYED.to_vec()),
             answers: AtomicBool::new(true),
             has_kubeconfigs: AtomicBool::new(true),
             maps: Mutex::default(),
@@ -114,7 +117,8 @@ impl FakeCluster {
                 )
             }
             ("GET", [.., "secrets"]) => {
-                let items = DEPLOYED.map(|name| {
+                let deployed = self.deployed.lock().clone();
+                let items = deployed.into_iter().map(|name| {
                     json!({ "metadata": {
                         "name": format!("sh.helm.release.v1.{name}.v1"), "namespace": "kube-system",
                         "labels": {
@@ -123,6 +127,7 @@ impl FakeCluster {
                         },
                     } })
                 });
+                let items: Vec<Value> = items.collect();
                 (200, json!({ "metadata": {}, "items": items }))
             }
             ("GET", [.., "services"]) => {
@@ -472,6 +477,39 @@ async fn where_nobody_can_have_written_an_address_it_is_free_at_once() {
         let why = "an original may have given the guest an address that fipd did not make";
         assert_eq!(bench.kept("one"), usize::from(!made), "{why}");
     }
+}
+
+#[tokio::test]
+async fn an_address_in_use_is_kept_where_the_guest_has_no_charts_of_fipds() {
+    let bench = Bench::new(&["one"]).await;
+    let cluster = bench.cluster("one");
+    cluster.deployed.lock().clear();
+    let made = |note| VipNote { made: true, ..note };
+    assert!(bench.guests.note("c-m-one", made).await.is_ok());
+    // It has another kube-vip.
+    let made = Provisioned {
+        marks: BTreeMap::new(),
+        ..(*bench.guests.made_by("c-m-one").expect("it is made").1).clone()
+    };
+    let key = Key::new("fleet-default", "one");
+    bench.guests.sources.provisioned.set(&key, made);
+    bench.look("one").await;
+    assert!(cluster.provides().is_some());
+    let address = bench.delete_fip("one").await;
+    *cluster.services.lock() = vec![json!({
+        "metadata": { "namespace": "shop", "name": "web" }, "spec": { "type": "LoadBalancer" },
+        "status": { "loadBalancer": { "ingress": [{ "ip": address }] } },
+    })];
+    for _ in 0..3 {
+        bench.look("one").await;
+        tokio::task::yield_now().await;
+    }
+    bench
+        .rancher
+        .has_kubeconfigs
+        .store(false, Ordering::Relaxed);
+    bench.look("one").await;
+    assert_eq!(bench.kept("one"), 1, "the Service has it");
 }
 
 #[tokio::test]
