@@ -371,9 +371,9 @@ fn one_of(mut found: BTreeMap<Text, Observed<ReadAttachment>>) -> AttachmentLook
         Err(fault) => AttachmentLookup::Unread(fault.clone()),
         Ok([]) => AttachmentLookup::Unread(AttachmentFault::Absent),
         Ok([first, others @ ..]) if others.iter().all(|other| other.is_link_of(first)) => {
-            let agree = others.iter().all(|other| other.gateway == first.gateway);
+            let named: BTreeSet<_> = all.iter().flatten().filter_map(|one| one.gateway).collect();
             AttachmentLookup::Known(Attachment {
-                gateway: first.gateway.filter(|_| agree),
+                gateway: named.first().copied().filter(|_| named.len() == 1),
                 ..first.clone()
             })
         }

@@ -59,8 +59,9 @@ impl<S: PoolSource> PoolController<S> {
         let subnet = spec.subnet.filter(|_| self.source.asks_for_gateway())?;
         let known = match self.lookup(object) {
             AttachmentLookup::Known(known) => known.gateway,
-            AttachmentLookup::Foreign => None,
-            AttachmentLookup::Unread(_) | AttachmentLookup::Pending => {
+            AttachmentLookup::Foreign if self.source.facts(object).harvester.is_none() => None,
+            // The cluster may be called otherwise now.
+            AttachmentLookup::Foreign | AttachmentLookup::Unread(_) | AttachmentLookup::Pending => {
                 existing.and_then(|pool| pool.spec.gateway)
             }
         };
