@@ -137,7 +137,7 @@ impl NetConf {
             ..read(text)?
         };
         conf.check_version(verb)?;
-        conf.check().map_err(|(field, details)| {
+        conf.check(verb).map_err(|(field, details)| {
             CniError::new(
                 &conf.cni_version,
                 Code::InvalidConfig,
@@ -182,13 +182,21 @@ impl NetConf {
         ))
     }
 
-    /// The field that is wrong, and why.
-    fn check(&self) -> Result<(), (&'static str, String)> {
+    /// The field that is wrong, and why. What is taken away needs no more than a name: it may have been made by a configuration that
+    /// is refused by now.
+    fn check(&self, verb: Verb) -> Result<(), (&'static str, String)> {
         if !is_name(&self.name) || self.name.len() > LONGEST_NAME {
             let allowed =
                 "1 to 253 letters, digits, '_', '.' and '-', beginning with a letter or digit";
             return Err(("name", format!("{:?}; allowed: {allowed}", self.name)));
         }
+        match verb {
+            Verb::Del | Verb::Gc => Ok(()),
+            Verb::Add | Verb::Check | Verb::Status | Verb::Version => self.check_fields(),
+        }
+    }
+
+    fn check_fields(&self) -> Result<(), (&'static str, String)> {
         if self.link.vlan > 4094 {
             return Err(("vlan", format!("{}; allowed: 0 to 4094", self.link.vlan)));
         }
@@ -439,6 +447,8 @@ mod tests {
             assert_eq!(error.code, 7, "{text}");
             assert!(error.msg.starts_with(field), "{error}");
             assert!(error.details.contains(value), "{error}");
+            let del = NetConf::parse(&text, Verb::Del);
+            assert!(del.is_ok(), "what was made before can be taken away");
         }
     }
 

@@ -9,6 +9,7 @@ use std::{
     io::{self, Read as _, Write as _},
     os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _, chown},
     path::{Path, PathBuf},
+    time::{SystemTime, UNIX_EPOCH},
 };
 
 use crate::{Ask, MAX_MESSAGE};
@@ -58,7 +59,11 @@ pub fn write(directory: &Path, ask: &Ask) -> Result<u64, SpoolError> {
         return Err(SpoolError::Full(directory.to_owned()));
     }
     let highest = entries.last_key_value().map_or(0, |(number, _)| *number);
-    let number = highest.max(sequence(directory)).saturating_add(1);
+    let last = match highest.max(sequence(directory)) {
+        0 => before_first(),
+        last => last,
+    };
+    let number = last.saturating_add(1);
     // First: a number that was given is never given again.
     put(directory, SEQUENCE, number.to_string().as_bytes(), group)?;
     let text = serde_json::to_vec(ask).map_err(io::Error::from)?;
@@ -151,6 +156,13 @@ fn read(path: &Path) -> io::Result<Option<Entry>> {
             Err(error) => Entry::Malformed(error.to_string()),
         },
     }))
+}
+
+/// What a new spool counts from: the time. An earlier one that was lost has given lower numbers, which the daemon takes for replayed.
+fn before_first() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    let millis = since.map(|since| u64::try_from(since.as_millis()));
+    millis.map_or(0, |millis| millis.unwrap_or(0))
 }
 
 /// 0 where it is missing or malformed.
@@ -252,20 +264,25 @@ mod tests {
         assert_eq!(containers(&spool, 0), []);
         discard(&spool, 0).unwrap();
         assert!(!spool.exists());
-        for (number, container) in (1..).zip(["a", "b", "c"]) {
+        let first = write(&spool, &ask("a")).unwrap();
+        assert!(first > 1_000 * MOST as u64, "a lost spool gave lower ones");
+        let [second, third] = [first + 1, first + 2];
+        for (number, container) in [(second, "b"), (third, "c")] {
             assert_eq!(write(&spool, &ask(container)).unwrap(), number);
         }
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
         assert_eq!(mode(&spool), 0o750);
-        assert_eq!(mode(&spool.join("00000000000000000002.json")), 0o640);
-        assert_eq!(containers(&spool, 1), [(2, "b".into()), (3, "c".into())]);
-        discard(&spool, 2).unwrap();
-        assert_eq!(containers(&spool, 0), [(3, "c".into())]);
-        discard(&spool, 3).unwrap();
-        assert_eq!(write(&spool, &ask("d")).unwrap(), 4, "numbers only rise");
+        assert_eq!(mode(&spool.join(name(second))), 0o640);
+        let left = [(second, "b".into()), (third, "c".into())];
+        assert_eq!(containers(&spool, first), left);
+        discard(&spool, second).unwrap();
+        assert_eq!(containers(&spool, 0), [(third, "c".into())]);
+        discard(&spool, third).unwrap();
+        let fourth = write(&spool, &ask("d")).unwrap();
+        assert_eq!(fourth, third + 1, "numbers only rise");
         fs::remove_file(spool.join(SEQUENCE)).unwrap();
-        discard(&spool, 9).unwrap();
-        assert_eq!(write(&spool, &ask("e")).unwrap(), 10);
+        discard(&spool, fourth + 5).unwrap();
+        assert_eq!(write(&spool, &ask("e")).unwrap(), fourth + 6);
     }
 
     #[test]
@@ -279,8 +296,8 @@ mod tests {
     #[test]
     fn an_entry_that_cannot_be_read_is_an_error_and_not_malformed() {
         let dir = tempfile::tempdir().unwrap();
-        write(dir.path(), &ask("a")).unwrap();
-        fs::create_dir(dir.path().join(name(2))).unwrap();
+        let number = write(dir.path(), &ask("a")).unwrap();
+        fs::create_dir(dir.path().join(name(number + 1))).unwrap();
         assert!(entries_after(dir.path(), 0).is_err());
         assert_eq!(count(dir.path()).unwrap(), 2);
     }
@@ -323,7 +340,8 @@ mod tests {
             }
         });
         let numbers: Vec<_> = containers(&spool, 0).into_iter().map(|(n, _)| n).collect();
-        assert_eq!(numbers, (1..=8).collect::<Vec<_>>());
+        let first = numbers[0];
+        assert_eq!(numbers, (first..first + 8).collect::<Vec<_>>());
     }
 
     #[test]

@@ -6,18 +6,13 @@ use super::{
     note,
     undo::Undo,
 };
-use crate::{AskStep, CniError, Code, Verb, link::Netlink, result::AddResult};
+use crate::{AskStep, CniError, Code, link::Netlink, result::AddResult};
 
 pub(super) fn add(call: &PluginCall) -> Result<String, CniError> {
     let previous = call.previous()?;
     let mut sandbox = call.container()?;
     check_name(call, &mut sandbox.netlink)?;
-    let attachment = call.attachment(AskStep::Begin).inspect_err(|_| {
-        // The daemon may have gone on with what it was asked. Where nobody answers, the runtime's DEL comes.
-        if let Err(error) = call.ask(Verb::Del, AskStep::Begin, CLEANUP_PATIENCE) {
-            note(&error.to_string());
-        }
-    })?;
+    let attachment = call.attachment(AskStep::Begin)?;
     let mut undo = Undo::default();
     let constructed = construct(call, &mut sandbox, attachment, &mut undo);
     let printed = constructed.and_then(|result| print(call, previous, result));

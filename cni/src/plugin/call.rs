@@ -150,13 +150,19 @@ impl PluginCall {
         }
     }
 
-    /// Asks a question of `ADD` that is answered by what to make.
+    /// Asks a question of `ADD` that is answered by what to make. A daemon that refuses keeps nothing of this call.
     pub fn attachment(&self, step: AskStep) -> Result<Attachment, CniError> {
         match self.ask(Verb::Add, step, PATIENCE) {
             Ok(Reply::Attachment(attachment)) => Ok(*attachment),
             Ok(Reply::Output(_)) => Err(self.unexpected("a text")),
             Ok(Reply::Error(error)) => Err(error),
-            Err(error) => Err(self.silent(Code::TryAgain, &error)),
+            Err(error) => {
+                // It may have gone on with what it was asked. Where nobody answers, the runtime's DEL comes.
+                if let Err(error) = self.ask(Verb::Del, AskStep::Begin, CLEANUP_PATIENCE) {
+                    note(&error.to_string());
+                }
+                Err(self.silent(Code::TryAgain, &error))
+            }
         }
     }
 

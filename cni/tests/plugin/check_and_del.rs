@@ -146,17 +146,18 @@ fn del_without_a_daemon_is_kept_until_the_daemon_has_replayed_it() {
     assert!(!site.has_link("eth1"));
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
     assert_eq!(mode(&site.spool()), 0o750);
-    assert_eq!(mode(&site.spool().join("00000000000000000001.json")), 0o640);
     let kept = spool::entries_after(&site.spool(), 0).unwrap();
-    let [(1, Entry::Ask(first)), (2, Entry::Ask(_))] = &kept[..] else {
+    let [(number, Entry::Ask(first)), (next, Entry::Ask(_))] = &kept[..] else {
         panic!("{kept:?}");
     };
+    let file = site.spool().join(format!("{number:020}.json"));
+    assert_eq!((mode(&file), *next), (0o640, number + 1));
     assert_eq!((first.command, &*first.ifname), (Verb::Del, "eth1"));
     assert!(first.config.get().contains("\"flat\""));
-    let _daemon = StandIn::new(&site.socket(), 1, |_| done());
+    let _daemon = StandIn::new(&site.socket(), *number, |_| done());
     site.run("STATUS", &conf).result();
     let left = spool::entries_after(&site.spool(), 0).unwrap();
-    assert_eq!((left.len(), left[0].0), (1, 2));
+    assert_eq!((left.len(), left[0].0), (1, *next));
 }
 
 #[test]

@@ -1,6 +1,12 @@
 //! What attachments share of the host: VLANs, promiscuous masters and routes. The last user takes each away.
 
-use std::{cmp::Reverse, collections::BTreeSet, fs, io, net::IpAddr, path::Path};
+use std::{
+    cmp::Reverse,
+    collections::BTreeSet,
+    fs, io,
+    net::IpAddr,
+    path::{Path, PathBuf},
+};
 
 use fipd_cni::link::{Family, KindOfLink, Link, ListedRoute, MAIN_TABLE, Netlink, Route};
 use ipnet::IpNet;
@@ -19,7 +25,7 @@ const ALIAS: &str = "fipd-cni";
 const ETH_P_8021Q: u16 = 0x8100;
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// Where runtimes keep the namespaces of containers.
-const NAMESPACES: [&str; 2] = ["/run/netns", "/var/run/netns"];
+const NAMESPACES: &str = "/run/netns";
 
 /// Why the host's part does not start.
 #[derive(Debug, thiserror::Error)]
@@ -157,14 +163,16 @@ impl HostState {
             return Ok(());
         }
         let mut netlink = open()?;
+        let mut result = Ok(());
         for master in &masters {
-            let there = netlink.find(master);
-            let there = there.map_err(|error| kernel(&format!("find {master}"), &error))?;
-            if there.is_some() {
-                self.ensure_promiscuous(&mut netlink, master)?;
-            }
+            let restored = match netlink.find(master) {
+                Ok(Some(_)) => self.ensure_promiscuous(&mut netlink, master),
+                Ok(None) => Ok(()),
+                Err(error) => Err(kernel(&format!("find {master}"), &error)),
+            };
+            result = result.and(restored);
         }
-        Ok(())
+        result
     }
 
     /// Removes what is left of containers whose namespace is gone. Answers pods of which the namespace cannot be seen.
@@ -252,8 +260,11 @@ impl HostState {
         let master = netlink.find(&vlan.master).map_err(said)?;
         let link = netlink.find(&vlan.name).map_err(said)?;
         if let (Some(master), Some(link)) = (master, link) {
-            // Without an index fipd died right after the creation. Another index is another interface, which somebody else made.
-            let is_ours = noted == self.boot || noted == made_as(&self.boot, link.index);
+            // Without an index fipd died right after the creation. Another index is another interface, which somebody else made, and so
+            // is one without the alias.
+            let has_alias = link.alias.as_deref() == Some(ALIAS);
+            let is_ours =
+                noted == self.boot && has_alias || noted == made_as(&self.boot, link.index);
             if is_ours && is_vlan(&link, &master, vlan.id) {
                 netlink.delete(link.index).map_err(said)?;
             }
@@ -458,11 +469,33 @@ fn journal(error: CniJournalError) -> CallRefusal {
 /// Whether a namespace is gone for certain: this process sees its folder, and the folder lacks it. A path in `/proc` may merely be
 /// hidden.
 fn is_gone(netns: &Path) -> bool {
-    is_seen(netns) && matches!(netns.try_exists(), Ok(false))
+    is_seen(netns) && kept_at(netns).is_some_and(|path| matches!(path.try_exists(), Ok(false)))
 }
 
 /// Whether this process sees the folder where the runtime keeps it.
 fn is_seen(netns: &Path) -> bool {
-    let folder = netns.parent().and_then(Path::to_str).unwrap_or_default();
-    NAMESPACES.contains(&folder) && matches!(Path::new(folder).try_exists(), Ok(true))
+    kept_at(netns).is_some() && matches!(Path::new(NAMESPACES).try_exists(), Ok(true))
+}
+
+/// Where a namespace is that a runtime keeps. The root of a pod lacks the link from `/var/run`.
+fn kept_at(netns: &Path) -> Option<PathBuf> {
+    let folder = netns.parent()?.to_str()?;
+    let known = [NAMESPACES, "/var/run/netns"].contains(&folder);
+    Some(Path::new(NAMESPACES).join(netns.file_name()?)).filter(|_| known)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namespace_is_looked_for_where_pods_see_it_too() {
+        for netns in ["/run/netns/cni-1", "/var/run/netns/cni-1"] {
+            let kept = kept_at(Path::new(netns));
+            assert_eq!(kept.as_deref(), Some(Path::new("/run/netns/cni-1")));
+        }
+        for other in ["/proc/7/ns/net", "/run/netns", "/run/netns/a/b", ""] {
+            assert_eq!(kept_at(Path::new(other)), None, "{other}");
+        }
+    }
 }
