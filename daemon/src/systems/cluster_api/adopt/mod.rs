@@ -141,9 +141,10 @@ impl IpamTakeover {
             let found = match found {
                 Ok(found) => found.map(|one| OriginalWorkload::deployment(&one)),
                 Err(error) => {
-                    report
-                        .unseen
-                        .push(format!("Deployment {namespace}/{name}: {error}"));
+                    let program = format!("Deployment {namespace}/{name}");
+                    report.unseen.push(format!("{program}: {error}"));
+                    let unknown = format!("it is not known whether {program} of an original runs");
+                    report.blockers.push(unknown);
                     continue;
                 }
             };
@@ -300,21 +301,38 @@ fn endpoints(
             ("endpoint", VipSlot::ENDPOINT, cluster.host()),
             ("ingress address", VipSlot::INGRESS, cluster.ingress_host()),
         ];
+        let claimed = |slot| {
+            let claim = claim_key(key, slot);
+            let there = shown.get(&claim).filter(|_| claims.contains(&claim));
+            let address = there.and_then(|one| one.address);
+            (claim, address)
+        };
         for (what, slot, address) in shows {
             let Some(address) = address else {
                 continue;
             };
-            let claim = claim_key(key, slot);
-            let there = shown.get(&claim).filter(|_| claims.contains(&claim));
-            judge(
-                what,
-                (key, address),
-                &claim,
-                there.and_then(|one| one.address),
-                report,
-            );
+            let (claim, own) = claimed(slot);
+            judge(what, (key, address), &claim, own, report);
+        }
+        let named = cluster
+            .endpoint
+            .as_ref()
+            .filter(|_| cluster.host().is_none());
+        if let Some(endpoint) = named
+            && let (claim, Some(own)) = claimed(VipSlot::ENDPOINT)
+        {
+            let says = burnt("endpoint", &endpoint.host, &claim, own);
+            report.wrong(FindingKind::Orphan, key.to_string(), says);
         }
     }
+}
+
+/// An address that is a claim's and that nobody uses, since somebody else chose another one.
+fn burnt(what: &str, shown: &str, claim: &Key, own: IpAddr) -> String {
+    format!(
+        "its {what} is {shown}, and the claim {} keeps {own} for nothing; delete the claim",
+        claim.name
+    )
 }
 
 /// What becomes of an address that a Cluster shows, and of that of its claim.
@@ -332,10 +350,7 @@ fn judge(
             report.fine(FindingKind::Address, name, says);
         }
         Some(other) => {
-            let says = format!(
-                "its {what} is {address}, and the claim {} keeps {other} for nothing; delete the claim",
-                claim.name
-            );
+            let says = burnt(what, &address.to_string(), claim, other);
             report.wrong(FindingKind::Orphan, name, says);
         }
         None => {

@@ -47,11 +47,12 @@ use crate::{
             refusal::FixedFields,
             settle::{AddressWish, Inheritance, Wished},
         },
+        conditions::READY,
         key_locks::KeyLocks,
         kind::Kind,
         queue::Next,
         site::Site,
-        store::{Key, Objects},
+        store::{Key, Objects, Observed},
         unserved::Unserved,
     },
     host::probe::Prober,
@@ -158,7 +159,28 @@ impl IpClaims {
                 return Err(Unserved::new("AddressTaken", message, None));
             }
         }
-        wish::pool(ledger, site, &key.namespace, &claim.pool)
+        wish::pool(ledger, site, &key.namespace, &claim.pool).map_err(|mut why| {
+            if let Some(wrong) = self.pool_says(key, &claim.pool) {
+                why.message = format!("{}: {wrong}", why.message);
+            }
+            why
+        })
+    }
+
+    /// Why a pool object that is there gives nothing, as far as it says so.
+    fn pool_says(&self, key: &Key, named: &PoolRef) -> Option<String> {
+        let mut kinds = self.pools.iter();
+        let (kind, pools) = kinds.find(|(kind, _)| *kind.kind == *named.kind)?;
+        match pools.seen(&wish::pool_key(*kind, &key.namespace, &named.name))? {
+            Observed::Malformed(object) => {
+                Some(format!("it does not fit its schema: {}", object.error))
+            }
+            Observed::Parsed(pool) => {
+                let mut conditions = pool.status.conditions.iter();
+                let ready = conditions.find(|one| one.type_ == READY && one.status == "False")?;
+                Some(ready.message.clone())
+            }
+        }
     }
 }
 

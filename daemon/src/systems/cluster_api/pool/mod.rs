@@ -195,6 +195,10 @@ impl<const PREFIXES: bool> PoolSource for InClusterSource<PREFIXES> {
     }
 
     fn remark(&self, pool: &InClusterView) -> Option<(&'static str, String)> {
+        if pool.paused {
+            let says = "it is paused: claims on it wait, and what they have stays; remove the annotation cluster.x-k8s.io/paused to go on";
+            return Some(("PoolPaused", says.to_owned()));
+        }
         in_cluster_pool::remark(pool.grace()).map(|text| ("GraceShortened", text))
     }
 
