@@ -192,6 +192,9 @@ impl FlatTakeover {
     }
 }
 
+/// Where the original's CNI plugin and Multus find the cluster; K3s has it in a folder of its own.
+const KUBECONFIG: &str = "kubeconfig /etc/cni/net.d/multus.d/multus.kubeconfig";
+
 /// What the chart of the originals leaves behind: a webhook that nobody answers, which goes, and rights over the whole cluster. The
 /// CNI plugin on the nodes and Multus have those too, so who takes them away is whoever knows that no node needs them.
 async fn leftovers(remote: &Remote, report: &mut FlatReport) {
@@ -215,7 +218,15 @@ async fn leftovers(remote: &Remote, report: &mut FlatReport) {
     let name = format!("ServiceAccount {SERVICE_ACCOUNT}");
     match remote.get::<Value>(&account).await {
         Ok(None) => {}
-        Ok(Some(_)) => rights(name, "it is that of all programs of the original", report),
+        Ok(Some(_)) => {
+            rights(name, "it is that of all programs of the original", report);
+            let kubeconfig = format!("{KUBECONFIG} on each node");
+            rights(
+                kubeconfig,
+                "it has the rights of that ServiceAccount",
+                report,
+            );
+        }
         Err(error) => report.unseen.push(format!("{name}: {error}")),
     }
     let bindings: Api<ClusterRoleBinding> = Api::all(remote.client());

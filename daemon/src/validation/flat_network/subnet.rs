@@ -5,7 +5,9 @@ use std::net::IpAddr;
 use fipd_cni::attachment::LinkKind;
 use fipd_core::{AddressError, AddressSpec, Ends, EndsOf, Family, PoolSpec, Span};
 use fipd_crds::{
-    flat_network::{FlatNetworkSubnetSpec, FlatRange, RouteSettings, names::NAMESPACE},
+    flat_network::{
+        AcceptedLink, FlatNetworkSubnetSpec, FlatRange, RouteSettings, names::NAMESPACE,
+    },
     names::is_object_name,
 };
 use ipnet::IpNet;
@@ -90,6 +92,28 @@ impl FlatSubnet {
             partner: partner(&spec.partner)?,
             cidr,
         })
+    }
+
+    /// The same with the link that was `accepted` last: an edit of that is refused while addresses are in use.
+    ///
+    /// # Errors
+    /// The first field that is not as it must be.
+    pub fn read_in_force(
+        raw: &FlatNetworkSubnetSpec,
+        accepted: Option<&AcceptedLink>,
+    ) -> Result<Self, Wrong> {
+        let Some(accepted) = accepted else {
+            return Self::read(raw);
+        };
+        let mut spec = spelling::current(raw).unwrap_or_else(|| raw.clone());
+        if spec.flat_mode != accepted.flat_mode {
+            // They are those of the other kind of link.
+            (spec.mode, spec.ipvlan_flag) = Default::default();
+        }
+        spec.flat_mode.clone_from(&accepted.flat_mode);
+        spec.master.clone_from(&accepted.master);
+        spec.vlan = accepted.vlan;
+        Self::read(&spec)
     }
 
     /// The interface on the nodes that pods are attached to.

@@ -77,20 +77,29 @@ pub fn check_asked(
     fields: &AskedFields,
     subnet: &FlatSubnet,
 ) -> Result<(), Wrong> {
-    let mut addresses = BTreeSet::new();
+    check_lists(asked, fields)?;
     for address in &asked.addresses {
-        let wrong = |allowed: String| Wrong::new(&fields.ip, &address.to_string(), allowed);
-        if !addresses.insert(*address) {
-            return Err(wrong(
-                "it is there twice; write each address once".to_owned(),
-            ));
-        }
         if let Some(why) = subnet.why_not(*address) {
             let name = &asked.subnet;
-            return Err(wrong(format!(
+            let allowed = format!(
                 "no pod gets it from subnet {name:?}: {why}; write another address, or auto"
-            )));
+            );
+            return Err(Wrong::new(&fields.ip, &address.to_string(), allowed));
         }
+    }
+    Ok(())
+}
+
+/// Of these what does not depend on the subnet: each address and MAC is there once, and there are as many of the one as of the
+/// other.
+///
+/// # Errors
+/// The first address or MAC that breaks one.
+pub fn check_lists(asked: &PodAddresses, fields: &AskedFields) -> Result<(), Wrong> {
+    let mut addresses = BTreeSet::new();
+    if let Some(twice) = asked.addresses.iter().find(|one| !addresses.insert(**one)) {
+        let allowed = "it is there twice; write each address once";
+        return Err(Wrong::new(&fields.ip, &twice.to_string(), allowed));
     }
     let mut macs = BTreeSet::new();
     if let Some(twice) = asked.macs.iter().find(|mac| !macs.insert(*mac)) {

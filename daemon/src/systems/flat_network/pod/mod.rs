@@ -263,10 +263,13 @@ impl PodController {
         let namespace = self.namespaces.get(&Key::new("", &key.namespace));
         let subnet = subnet.as_deref();
         Ok(Some(PodFacts {
-            flat_mode: subnet.map(|subnet| subnet.spec.flat_mode.clone()),
-            sticky: subnet
-                .and_then(SubnetView::read)
-                .map(|subnet| subnet.sticky),
+            flat_mode: subnet.map(|subnet| subnet.flat_mode().to_owned()),
+            sticky: match subnet.map(SubnetView::read) {
+                Some(Some(read)) => Some(read.sticky),
+                // An edit that makes no sense changes nothing.
+                Some(None) => ip.and_then(plan::keeps),
+                None => None,
+            },
             has_6to4: subnet.is_some_and(|subnet| subnet.has_6to4),
             project: namespace.and_then(|namespace| namespace.project.clone()),
             workload: self.workload(key, pod, ip).await?,

@@ -24,7 +24,7 @@ use crate::{
             annotations::{self, Annotations, PodAddresses, annotation},
             interfaces::{InterfaceId, PodInterface, is_pod_name},
             multus,
-            workload::WorkloadRef,
+            workload::{WorkloadRef, check_lists},
         },
     },
 };
@@ -112,7 +112,8 @@ impl PodView {
             let view = Self {
                 further: others.clone().filter(|_| one.id.is_first()),
                 interface: one.id,
-                wants: Ok(one.asked),
+                // The webhook may not have been asked.
+                wants: check_lists(&one.asked, &one.fields).map(|()| one.asked),
                 ..base.clone()
             };
             (object, view)

@@ -101,6 +101,12 @@ impl SubnetView {
     pub fn read(&self) -> Option<FlatSubnet> {
         FlatSubnet::read(&self.spec).ok()
     }
+
+    /// How its pods are attached: an edit that was refused is not in force.
+    pub fn flat_mode(&self) -> &str {
+        let accepted = self.status.accepted.as_ref();
+        accepted.map_or(&self.spec.flat_mode, |accepted| &accepted.flat_mode)
+    }
 }
 
 impl SubnetLabels {

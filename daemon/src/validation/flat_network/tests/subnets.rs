@@ -1,12 +1,29 @@
 use std::net::IpAddr;
 
 use fipd_cni::attachment::{IpvlanFlag, IpvlanMode, LinkKind, MacvlanMode};
+use fipd_crds::flat_network::AcceptedLink;
 use serde_json::{Value, json};
 
-use super::{super::*, is_wrong, read, subnet};
+use super::{super::*, FlatSubnet, is_wrong, read, spec, subnet};
 
 fn address(text: &str) -> IpAddr {
     text.parse().unwrap()
+}
+
+#[test]
+fn a_refused_edit_of_the_link_is_not_in_force() {
+    let accepted = AcceptedLink {
+        master: "eth0".into(),
+        vlan: 7,
+        flat_mode: "macvlan".into(),
+    };
+    let edited = json!({ "flatMode": "ipvlan", "mode": "l3", "master": "eth1", "vlan": 9 });
+    let edited = spec(&edited);
+    let there = FlatSubnet::read_in_force(&edited, Some(&accepted)).unwrap();
+    let link = (&*there.master, there.vlan, there.kind);
+    assert_eq!(link, ("eth0", 7, LinkKind::Macvlan(MacvlanMode::Bridge)));
+    let now = FlatSubnet::read_in_force(&edited, None).unwrap();
+    assert_eq!((&*now.master, now.vlan), ("eth1", 9));
 }
 
 /// Rules S1 to S7 and rows 38 to 41, and what nobody checked.
