@@ -232,9 +232,13 @@ async fn defect_13_what_is_written_back_is_no_edit() {
         .await
         .unwrap();
     bed.wait_address(path, address).await;
-    // The one after it was decided later than anything that the write back could have led to.
+    // The one after it was decided later than anything that the write back could have led to, and so was its Event.
     bed.fip("c-m-b/next", "one", "").await;
     bed.wait_address("c-m-b/next", "10.88.0.2").await;
+    bed.objects
+        .wait_event(KIND, "c-m-b/next", "Allocated")
+        .await
+        .unwrap();
     let both = [address, "10.88.0.2"];
     bed.wait_leases("nothing else is leased", &both).await;
     let audit = bed.fipd.cli(["audit", "--address", address, "-o", "json"]);
