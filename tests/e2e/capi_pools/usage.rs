@@ -1,6 +1,155 @@
-//! Pools in use: rows 42 to 49.
+//! What pools give, rows 1 to 18, and pools in use, rows 42 to 49.
 
 use super::*;
+
+/// The addresses that a pool lists, its prefix, its gateway, whether reserved ends are given, what is excluded, and how many it
+/// gives.
+type SetRow<'a> = (u8, &'a [&'a str], (u8, &'a str), bool, &'a [&'a str], i64);
+
+const SETS: [SetRow<'_>; 16] = [
+    (
+        1,
+        &["192.168.0.2", "192.168.0.3-192.168.0.4", "192.168.0.6/31"],
+        (24, "192.168.0.1"),
+        false,
+        &[],
+        5,
+    ),
+    (
+        2,
+        &["192.168.0.0", "192.168.0.3-192.168.0.4", "192.168.0.6/31"],
+        (24, "192.168.0.1"),
+        false,
+        &[],
+        4,
+    ),
+    (
+        4,
+        &["192.168.0.1", "192.168.0.3-192.168.0.4", "192.168.0.6/31"],
+        (24, "192.168.0.1"),
+        false,
+        &[],
+        4,
+    ),
+    (
+        5,
+        &[
+            "192.168.0.0",
+            "192.168.0.1",
+            "192.168.0.3-192.168.0.4",
+            "192.168.0.6/31",
+            "192.168.0.255",
+        ],
+        (24, "192.168.0.1"),
+        true,
+        &[],
+        6,
+    ),
+    (
+        6,
+        &["192.168.0.0-192.168.0.10"],
+        (24, "192.168.0.1"),
+        false,
+        &["192.168.0.5", "192.168.0.6", "192.168.0.7"],
+        6,
+    ),
+    (
+        7,
+        &["192.168.0.0/24"],
+        (24, "192.168.0.1"),
+        false,
+        &["192.168.0.128/25"],
+        126,
+    ),
+    (
+        8,
+        &["192.168.0.0/24"],
+        (24, "192.168.0.1"),
+        false,
+        &["192.168.0.2-192.168.0.20"],
+        234,
+    ),
+    (
+        9,
+        &["fd01::2", "fd01::3-fd01::4", "fd01::6/127"],
+        (120, "fd01::1"),
+        false,
+        &[],
+        5,
+    ),
+    (
+        10,
+        &["fd01::0", "fd01::3-fd01::4", "fd01::6/127"],
+        (120, "fd01::1"),
+        false,
+        &[],
+        4,
+    ),
+    (
+        12,
+        &["fd01::1", "fd01::3-fd01::4", "fd01::6/127"],
+        (120, "fd01::1"),
+        false,
+        &[],
+        4,
+    ),
+    (
+        13,
+        &[
+            "fd01::0",
+            "fd01::1",
+            "fd01::2",
+            "fd01::3-fd01::4",
+            "fd01::6/127",
+        ],
+        (120, "fd01::1"),
+        true,
+        &[],
+        6,
+    ),
+    (14, &["192.168.1.1"], (24, ""), false, &[], 1),
+    (14, &["192.168.1.1", "192.168.1.2"], (24, ""), false, &[], 2),
+    (
+        15,
+        &["192.168.1.1-192.168.1.10", "192.168.1.20-192.168.1.25"],
+        (24, ""),
+        false,
+        &[],
+        16,
+    ),
+    (
+        16,
+        &["192.168.1.1-192.168.1.10", "192.168.1.5-192.168.1.15"],
+        (24, ""),
+        false,
+        &[],
+        15,
+    ),
+    (18, &["fe80::1/126"], (120, ""), true, &[], 4),
+];
+
+#[tokio::test]
+async fn rows_1_to_18_each_pool_counts_what_it_gives() {
+    let bed = Bed::share(&["sets"]).await.unwrap();
+    for (number, (row, addresses, (prefix, gateway), reserved, excluded, _)) in (0..).zip(SETS) {
+        let mut spec = json!({ "addresses": addresses, "prefix": prefix });
+        if !gateway.is_empty() {
+            spec["gateway"] = json!(gateway);
+        }
+        if reserved {
+            spec["allocateReservedIPAddresses"] = json!(true);
+        }
+        if !excluded.is_empty() {
+            spec["excludedAddresses"] = json!(excluded);
+        }
+        let path = format!("sets/row-{row}-{number}");
+        bed.objects.pool(&path, spec).await.unwrap();
+    }
+    for (number, (row, .., total)) in (0..).zip(SETS) {
+        let path = format!("sets/row-{row}-{number}");
+        bed.counts(POOL, &path, [total, 0, total, 0]).await.unwrap();
+    }
+}
 
 /// Rows 42 and 43.
 #[tokio::test]
@@ -77,6 +226,26 @@ async fn e_25_counts_are_true_and_never_below_zero() {
     bed.counts(POOL, "one/p46", [11, 1, 10, 0]).await.unwrap();
     bed.claim("one/b", (POOL, "p46")).await.unwrap();
     bed.counts(POOL, "one/p46", [11, 2, 9, 0]).await.unwrap();
+    for (name, range, gateway, counts) in [
+        (
+            "p47a",
+            ["10.23.1.10-10.23.1.20"],
+            "10.23.1.10",
+            [10, 1, 9, 0],
+        ),
+        (
+            "p47b",
+            ["10.23.2.10-10.23.2.20"],
+            "10.23.2.1",
+            [11, 1, 10, 0],
+        ),
+    ] {
+        let path = format!("one/{name}");
+        bed.pool(&path, &range, 24, gateway).await.unwrap();
+        let claim = format!("one/of-{name}");
+        bed.claim(&claim, (POOL, name)).await.unwrap();
+        bed.counts(POOL, &path, counts).await.unwrap();
+    }
     let narrower = json!({ "spec": { "addresses": ["10.23.0.12-10.23.0.12"] } });
     bed.objects.merge(POOL, "one/p46", narrower).await.unwrap();
     bed.counts(POOL, "one/p46", [1, 2, 1, 2]).await.unwrap();

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
-use kube::Api;
+use kube::{Api, api::ListParams};
 
 use super::*;
 
@@ -113,4 +113,91 @@ async fn g1_1_2_the_addresses_of_the_original_are_adopted_and_its_leftovers_go_w
         .wait(SUBNET, &subnet("taken"), "lost what nobody has", counted)
         .await
         .unwrap();
+}
+
+/// The finalizers of an object, by their names.
+fn finalizers(object: &Value) -> Vec<&str> {
+    let all = object["metadata"]["finalizers"].as_array();
+    all.into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect()
+}
+
+#[tokio::test]
+async fn adopting_is_refused_while_the_original_is_to_run_and_detaching_leaves_all_addresses() {
+    let mut bed = PodBed::prepare("", &["left"]).await.unwrap();
+    bed.objects
+        .subnet("left", "10.221.0.0/24", json!({ "vlan": 221 }))
+        .await
+        .unwrap();
+    let original = bed
+        .objects
+        .make_original("left/a", "left", "10.221.0.7", "02:00:00:00:00:07");
+    original.await.unwrap();
+    let labels = json!({ "app": "operator" });
+    let pod = json!({ "containers": [{ "name": "operator", "image": "none" }] });
+    let operator = format!("{SUBNETS}/rancher-flat-network-operator");
+    let deployment = json!({ "spec": {
+        "replicas": 1, "selector": { "matchLabels": labels },
+        "template": { "metadata": { "labels": labels }, "spec": pod },
+    } });
+    let made = bed.objects.make("Deployment", &operator, deployment);
+    made.await.unwrap();
+    bed.restart().await.unwrap();
+    let adopt = ["adopt", "flat-network", "--cluster", "pods"];
+    wait_until("adopting is refused", DEADLINE, || async {
+        let answer = bed.fipd.cli(adopt).await.unwrap();
+        let refused = answer.code != 0 && answer.stderr.contains("--replicas=0");
+        refused.then_some(()).ok_or(format!("{answer:?}"))
+    })
+    .await
+    .unwrap();
+    let none = json!({ "spec": { "replicas": 0 } });
+    bed.objects
+        .merge("Deployment", &operator, none)
+        .await
+        .unwrap();
+    wait_until("adopting is done", DEADLINE, || async {
+        let answer = bed.fipd.cli(adopt).await.unwrap();
+        (answer.code == 0)
+            .then_some(())
+            .ok_or(format!("{answer:?}"))
+    })
+    .await
+    .unwrap();
+    bed.objects
+        .pod("left/new", "left", "auto", json!({}))
+        .await
+        .unwrap();
+    bed.objects.wait_address("left/new").await.unwrap();
+    let all = [
+        (SUBNET, subnet("left")),
+        (IP, "left/a".to_owned()),
+        (IP, "left/new".to_owned()),
+    ];
+    let look = async || {
+        let looks = all.iter().map(|(kind, path)| bed.objects.get(kind, path));
+        let found = futures::future::try_join_all(looks).await.unwrap();
+        let found: Vec<Value> = found.into_iter().flatten().collect();
+        found
+    };
+    let before = look().await;
+    assert!(before.iter().all(|one| !finalizers(one).is_empty()));
+    let detach = bed.fipd.cli(["clusters", "detach", "pods"]).await.unwrap();
+    detach.success().unwrap();
+    let after = look().await;
+    assert_eq!(after.len(), all.len(), "nothing is deleted");
+    for (before, after) in before.iter().zip(&after) {
+        assert_eq!(finalizers(after), [""; 0], "{after}");
+        assert_eq!(after["spec"], before["spec"]);
+        for field in ["addr", "mac", "phase"] {
+            assert_eq!(after["status"][field], before["status"][field], "{after}");
+        }
+    }
+    let webhooks: Api<ValidatingWebhookConfiguration> = Api::all(bed.objects.client.clone());
+    let ours = ListParams::default().labels("app.kubernetes.io/managed-by=fipd");
+    let ours = webhooks.list(&ours).await.unwrap().items;
+    assert!(ours.is_empty(), "{ours:?}");
+    bed.objects.delete("Deployment", &operator).await.unwrap();
 }
