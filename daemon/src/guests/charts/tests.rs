@@ -195,10 +195,8 @@ async fn what_needs_another_release_does_not_come_where_that_cannot() {
     let stop = CancellationToken::new();
     let helm = Helm::start(&config::Helm::default(), dir.path(), stop);
     for (in_order, expected) in [(true, vec!["vip"]), (false, vec!["vip", "provider"])] {
-        let (guest, _) = canned(&[
-            ("GET", 404, "no HelmCharts"),
-            ("GET", 200, r#"{"items":[]}"#),
-        ]);
+        let none = ("GET", 200, r#"{"items":[]}"#);
+        let (guest, _) = canned(&[("GET", 404, "no HelmCharts"), none, none]);
         let board = GuestBoard::default();
         let access = access(canned(&[]).0);
         let charts = GuestCharts::new(
