@@ -127,18 +127,6 @@ async fn e_27_a_claim_waits_for_its_pool_and_says_so_and_another_providers_is_le
         .await
         .unwrap();
     assert_eq!(bed.address("missing/a").await.unwrap(), "10.13.0.5", "30");
-    // One that is there and was never valid says why.
-    bed.pool("missing/odd", &["10.13.1.300"], 24, "")
-        .await
-        .unwrap();
-    bed.objects
-        .wait_reason(POOL, "missing/odd", "Invalid")
-        .await
-        .unwrap();
-    bed.claim("missing/odd", (POOL, "odd")).await.unwrap();
-    let said = bed.refused("missing/odd", "PoolNotReady", "PoolNotFound");
-    let said = said.await.unwrap();
-    assert!(said.contains("10.13.1.300"), "{said}");
     let other = bed
         .objects
         .get(CLAIM, "missing/other")

@@ -275,4 +275,16 @@ async fn e_25_counts_are_true_and_never_below_zero() {
     assert!(said.contains("different subnet"), "{said}");
     bed.claim("one/c", (POOL, "p46")).await.unwrap();
     assert_eq!(bed.address("one/c").await.unwrap(), "10.23.0.12");
+    // A claim on one that was never valid says why.
+    bed.pool("one/odd", &["10.23.80.300"], 24, "")
+        .await
+        .unwrap();
+    bed.objects
+        .wait_reason(POOL, "one/odd", "Invalid")
+        .await
+        .unwrap();
+    bed.claim("one/odd", (POOL, "odd")).await.unwrap();
+    let said = bed.refused("one/odd", "PoolNotReady", "PoolNotFound");
+    let said = said.await.unwrap();
+    assert!(said.contains("10.23.80.300"), "{said}");
 }
