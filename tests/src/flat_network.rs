@@ -387,6 +387,8 @@ impl FlatObjects {
             let path = format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any());
             let _ = self.delete("Pod", &path).await;
         }
+        let operator = format!("{SUBNETS}/rancher-flat-network-operator");
+        let _ = self.delete("Deployment", &operator).await;
         for kind in [IP, SUBNET] {
             let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(GROUP, "v1", kind));
             let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);

@@ -346,12 +346,8 @@ async fn address(site: &PodSite, ip: &FlatNetworkIP) -> Result<PodAddress, NotTh
     let name = &ip.spec.subnet;
     let read = site.session.call("read a FlatNetworkSubnet", api.get(name));
     let subnet = read.await.map_err(|error| refuse(error.to_string()))?;
-    let accepted = subnet
-        .status
-        .as_ref()
-        .and_then(|status| status.accepted.as_ref());
-    let subnet = FlatSubnet::read_in_force(&subnet.spec, accepted)
-        .map_err(|wrong| refuse(format!("FlatNetworkSubnet {name}: {wrong}")))?;
+    let subnet = FlatSubnet::in_force(&subnet)
+        .map_err(|why| refuse(format!("FlatNetworkSubnet {name}: {why}")))?;
     let address = status.addr.parse();
     let address =
         address.map_err(|_| refuse(format!("status.addr {:?} is no address", status.addr)))?;

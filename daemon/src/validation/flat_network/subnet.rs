@@ -6,7 +6,8 @@ use fipd_cni::attachment::LinkKind;
 use fipd_core::{AddressError, AddressSpec, Ends, EndsOf, Family, PoolSpec, Span};
 use fipd_crds::{
     flat_network::{
-        AcceptedLink, FlatNetworkSubnetSpec, FlatRange, RouteSettings, names::NAMESPACE,
+        AcceptedLink, FlatNetworkSubnet, FlatNetworkSubnetSpec, FlatRange, RouteSettings,
+        names::NAMESPACE,
     },
     names::is_object_name,
 };
@@ -94,26 +95,37 @@ impl FlatSubnet {
         })
     }
 
-    /// The same with the link that was `accepted` last: an edit of that is refused while addresses are in use.
+    /// The same with the link that is in force: an edit of that is refused while addresses are in use.
     ///
     /// # Errors
-    /// The first field that is not as it must be.
-    pub fn read_in_force(
-        raw: &FlatNetworkSubnetSpec,
-        accepted: Option<&AcceptedLink>,
-    ) -> Result<Self, Wrong> {
-        let Some(accepted) = accepted else {
-            return Self::read(raw);
+    /// The first field that is not as it must be, or why nobody knows what is in force.
+    pub fn in_force(subnet: &FlatNetworkSubnet) -> Result<Self, String> {
+        let status = subnet.status.clone().unwrap_or_default();
+        let mut spec = spelling::current(&subnet.spec).unwrap_or_else(|| subnet.spec.clone());
+        let now = AcceptedLink {
+            master: spec.master.clone(),
+            vlan: spec.vlan,
+            flat_mode: spec.flat_mode.clone(),
         };
-        let mut spec = spelling::current(raw).unwrap_or_else(|| raw.clone());
-        if spec.flat_mode != accepted.flat_mode {
-            // They are those of the other kind of link.
-            (spec.mode, spec.ipvlan_flag) = Default::default();
+        if let Some(accepted) = status.accepted.filter(|accepted| *accepted != now) {
+            // The status comes a moment after the decision.
+            let judged = status.conditions.iter().any(|one| {
+                let of_this = one.observed_generation == subnet.metadata.generation;
+                one.type_ == "Ready" && one.status == "False" && of_this
+            });
+            if !judged {
+                return Err("an edit of its link is not decided yet".to_owned());
+            }
+            if accepted.flat_mode != now.flat_mode {
+                // Mode and flag are those of the other kind of link.
+                let (wanted, kept) = (now.flat_mode, accepted.flat_mode);
+                return Err(format!(
+                    "spec.flatMode: {wanted:?} was refused; write {kept:?} again, and pods are attached"
+                ));
+            }
+            (spec.master, spec.vlan) = (accepted.master, accepted.vlan);
         }
-        spec.flat_mode.clone_from(&accepted.flat_mode);
-        spec.master.clone_from(&accepted.master);
-        spec.vlan = accepted.vlan;
-        Self::read(&spec)
+        Self::read(&spec).map_err(|wrong| wrong.to_string())
     }
 
     /// The interface on the nodes that pods are attached to.

@@ -1,7 +1,6 @@
 use std::net::IpAddr;
 
 use fipd_cni::attachment::{IpvlanFlag, IpvlanMode, LinkKind, MacvlanMode};
-use fipd_crds::flat_network::AcceptedLink;
 use serde_json::{Value, json};
 
 use super::{super::*, FlatSubnet, is_wrong, read, spec, subnet};
@@ -12,18 +11,27 @@ fn address(text: &str) -> IpAddr {
 
 #[test]
 fn a_refused_edit_of_the_link_is_not_in_force() {
-    let accepted = AcceptedLink {
-        master: "eth0".into(),
-        vlan: 7,
-        flat_mode: "macvlan".into(),
+    let there = |edit: Value, generation: i64| {
+        let object = json!({
+            "metadata": { "name": "s", "generation": 2 }, "spec": spec(&edit),
+            "status": {
+                "accepted": { "master": "eth0", "vlan": 7, "flatMode": "macvlan" },
+                "conditions": [{
+                    "type": "Ready", "status": "False", "reason": "Refused", "message": "no",
+                    "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": generation,
+                }],
+            },
+        });
+        FlatSubnet::in_force(&serde_json::from_value(object).unwrap())
     };
-    let edited = json!({ "flatMode": "ipvlan", "mode": "l3", "master": "eth1", "vlan": 9 });
-    let edited = spec(&edited);
-    let there = FlatSubnet::read_in_force(&edited, Some(&accepted)).unwrap();
-    let link = (&*there.master, there.vlan, there.kind);
-    assert_eq!(link, ("eth0", 7, LinkKind::Macvlan(MacvlanMode::Bridge)));
-    let now = FlatSubnet::read_in_force(&edited, None).unwrap();
-    assert_eq!((&*now.master, now.vlan), ("eth1", 9));
+    let edit = || json!({ "master": "eth1", "vlan": 9 });
+    let kept = there(edit(), 2).unwrap();
+    assert_eq!((&*kept.master, kept.vlan), ("eth0", 7));
+    assert!(there(edit(), 1).unwrap_err().contains("not decided"));
+    let other = json!({ "flatMode": "ipvlan", "mode": "l3", "master": "eth0", "vlan": 7 });
+    assert!(there(other, 2).unwrap_err().contains("macvlan"));
+    let same = json!({ "master": "eth0", "vlan": 7 });
+    assert_eq!(there(same, 1).unwrap().vlan, 7);
 }
 
 /// Rules S1 to S7 and rows 38 to 41, and what nobody checked.
