@@ -6,7 +6,6 @@ use fipd_core::Text;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::Deserialize;
 
-use super::guest::config::{CLOUD_PROVIDER, KUBE_VIP};
 use crate::{
     clock,
     config::{
@@ -220,14 +219,12 @@ impl KubeFipSettings {
             Values::parse(values.as_deref().unwrap_or_default())
                 .map_err(|wrong| format!("{place} {key}: the text {wrong}"))?;
         }
-        let name = self.kubevip_release_name.as_deref();
-        let other = self.kubevip_cloud_provider_release_name.as_deref();
-        let (name, other) = (name.unwrap_or(KUBE_VIP), other.unwrap_or(CLOUD_PROVIDER));
-        match name == other {
-            true => Err(format!(
+        let other = &self.kubevip_cloud_provider_release_name;
+        match &self.kubevip_release_name {
+            Some(name) if Some(name) == other.as_ref() => Err(format!(
                 "{place} kubevip-release-name = {name:?}: kubevip-cloud-provider-release-name is the same, and two releases of one name cannot stand beside each other; give one of them another name"
             )),
-            false => Ok(()),
+            Some(_) | None => Ok(()),
         }
     }
 }
@@ -299,10 +296,6 @@ mod tests {
             ("kubevip-chart-values = \"hunter2: [\"", "is no YAML"),
             (
                 "kubevip-release-name = \"x\"\nkubevip-cloud-provider-release-name = \"x\"",
-                "give one of them another name",
-            ),
-            (
-                "kubevip-release-name = \"kube-vip-cloud-provider\"",
                 "give one of them another name",
             ),
             (

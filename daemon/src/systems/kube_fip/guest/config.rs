@@ -16,9 +16,9 @@ use crate::{
 };
 
 /// The chart of kube-vip, and how its keys begin.
-pub const KUBE_VIP: &str = "kube-vip";
+const KUBE_VIP: &str = "kube-vip";
 /// The same of the cloud provider.
-pub const CLOUD_PROVIDER: &str = "kube-vip-cloud-provider";
+const CLOUD_PROVIDER: &str = "kube-vip-cloud-provider";
 
 /// Values where nobody gives any, as the original has them.
 const KUBE_VIP_VALUES: &str = "\

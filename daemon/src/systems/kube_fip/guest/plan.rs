@@ -94,6 +94,10 @@ pub enum VipWait {
     )]
     LabelInvalid(String),
     #[error(
+        "both releases would be {0:?}, and two of one name cannot stand beside each other: let the settings or kube-fip-config give one of them another name; what is installed stays as it is"
+    )]
+    SameRelease(String),
+    #[error(
         "annotation {SERVICE_NAMESPACE} of its FloatingIP {0} is no namespace; what the guest has stays as it is until it is one, or is removed"
     )]
     ServiceNamespace(String),
@@ -112,6 +116,7 @@ impl VipWait {
             Self::NoRange(_) => "NoRange",
             Self::UnknownRange(_) => "UnknownRange",
             Self::LabelInvalid(_) => "LabelInvalid",
+            Self::SameRelease(_) => "ReleaseNamesEqual",
             Self::ServiceNamespace(_) => "AnnotationInvalid",
             Self::Malformed(_) => MALFORMED,
         }
@@ -126,6 +131,7 @@ impl VipWait {
             | Self::NoRange(_)
             | Self::UnknownRange(_)
             | Self::LabelInvalid(_)
+            | Self::SameRelease(_)
             | Self::ServiceNamespace(_)
             | Self::Malformed(_) => Duration::from_secs(120),
         }
@@ -166,7 +172,13 @@ pub fn plan(facts: &VipFacts<'_>) -> (VipPlan, Option<VipWait>) {
         (false, false) => MapRule::Make,
         (false, true) => MapRule::Keep,
     };
-    let installs = installs(facts.config.install, facts.label);
+    let [kube_vip, provider] = &facts.config.releases;
+    let installs = match installs(facts.config.install, facts.label) {
+        Ok(true) if kube_vip.name == provider.name => {
+            Err(VipWait::SameRelease(kube_vip.name.clone()))
+        }
+        installs => installs,
+    };
     let releases = installs.as_ref().ok().map(|installs| match installs {
         true => facts.config.releases.to_vec(),
         false => Vec::new(),
@@ -228,6 +240,21 @@ mod tests {
             let expected = (Some(releases), MapRule::Make, None);
             assert_eq!(planned(mode, label, false), expected, "{mode:?} {label:?}");
         }
+        let mut twice = config(Enabled);
+        twice.releases[1].name = twice.releases[0].name.clone();
+        let addresses = [GuestAddress {
+            address: [10, 0, 0, 5].into(),
+            namespace: None,
+        }];
+        let (held, wait) = plan(&VipFacts {
+            config: &twice,
+            label: None,
+            addresses: &addresses,
+            rewrites: false,
+            map_when_disabled: true,
+        });
+        let wait = wait.map(|wait| wait.reason());
+        assert_eq!((held.releases, wait), (None, Some("ReleaseNamesEqual")));
         let unclear = planned(ClusterLabel, Some("yes"), true);
         assert_eq!(unclear, (None, MapRule::Keep, Some("LabelInvalid")));
     }
