@@ -321,18 +321,13 @@ fn endpoints(
         if let Some(endpoint) = named
             && let (claim, Some(own)) = claimed(VipSlot::ENDPOINT)
         {
-            let says = burnt("endpoint", &endpoint.host, &claim, own);
+            let says = format!(
+                "its endpoint is {}, and the claim {} has {own}; delete the claim where the name does not lead to that",
+                endpoint.host, claim.name
+            );
             report.wrong(FindingKind::Orphan, key.to_string(), says);
         }
     }
-}
-
-/// An address that is a claim's and that nobody uses, since somebody else chose another one.
-fn burnt(what: &str, shown: &str, claim: &Key, own: IpAddr) -> String {
-    format!(
-        "its {what} is {shown}, and the claim {} keeps {own} for nothing; delete the claim",
-        claim.name
-    )
 }
 
 /// What becomes of an address that a Cluster shows, and of that of its claim.
@@ -350,7 +345,10 @@ fn judge(
             report.fine(FindingKind::Address, name, says);
         }
         Some(other) => {
-            let says = burnt(what, &address.to_string(), claim, other);
+            let says = format!(
+                "its {what} is {address}, and the claim {} keeps {other} for nothing; delete the claim",
+                claim.name
+            );
             report.wrong(FindingKind::Orphan, name, says);
         }
         None => {
