@@ -230,11 +230,12 @@ impl GuestCharts {
     ) -> Option<bool> {
         let place = (&*mark.namespace, &*mark.name);
         let one = (id.to_owned(), mark.namespace.clone(), mark.name.clone());
-        let goes_on = removed.as_ref().is_err_and(ChartError::is_busy);
-        match goes_on {
-            true => self.removals.lock().insert(one),
-            false => self.removals.lock().remove(&one),
-        };
+        match removed {
+            Ok(_) => drop(self.removals.lock().remove(&one)),
+            Err(error) if error.is_busy() => drop(self.removals.lock().insert(one)),
+            // What was busy before may go on.
+            Err(_) => {}
+        }
         match removed {
             Ok(None) => {
                 self.operation_ended(id, place, &Ok(Settled::Yes));
