@@ -469,7 +469,8 @@ fn journal(error: CniJournalError) -> CallRefusal {
 /// Whether a namespace is gone for certain: this process sees its folder, and the folder lacks it. A path in `/proc` may merely be
 /// hidden.
 fn is_gone(netns: &Path) -> bool {
-    is_seen(netns) && kept_at(netns).is_some_and(|path| matches!(path.try_exists(), Ok(false)))
+    let lacks = |path: &Path| matches!(path.try_exists(), Ok(false));
+    is_seen(netns) && lacks(netns) && kept_at(netns).is_some_and(|path| lacks(&path))
 }
 
 /// Whether this process sees the folder where the runtime keeps it.
