@@ -133,7 +133,13 @@ async fn a_site_of_the_stock_provider_is_taken_over_and_left_again() {
     plane.apply(&older.to_string()).await.unwrap();
     stock_definition(&plane, false).await;
     let spec = json!({ "addresses": ["10.0.0.10-10.0.0.12"], "prefix": 24 });
-    objects.pool("default/net", spec).await.unwrap();
+    // The API server serves the newer form a moment after it has taken the definition.
+    wait_until("the newer form is served", DEADLINE, || async {
+        let made = objects.pool("default/net", spec.clone()).await;
+        made.map_err(|error| format!("{error:#}"))
+    })
+    .await
+    .unwrap();
     for path in ["default/a", "default/double"] {
         let served = objects.fulfilled(path, (POOL, "net"), "10.0.0.11");
         served.await.unwrap();
