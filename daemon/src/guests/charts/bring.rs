@@ -153,12 +153,9 @@ impl GuestCharts {
         }
         for mark in &step.removes {
             owner.confirm_removal(guest).await?;
-            let removed = guest.remove(&installed.objects, &mark.namespace, &mark.name);
-            let removed = removed.await;
-            if let Some(well) = self.removal_ended(&guest.id, mark, &removed) {
-                owner.removed(&mark.name, well);
-            }
-            if removed?.is_some() {
+            let ended = |well| owner.removed(&mark.name, well);
+            let stays = self.remove_marked(guest, (installed, mark), ended);
+            if stays.await?.is_some() {
                 return Err(ChartError::elsewhere(mark, name));
             }
             tracing::info!(

@@ -183,11 +183,11 @@ impl GuestCharts {
     pub(super) fn operation_ended(
         &self,
         id: &str,
-        (namespace, name): (&str, &str),
+        place: (&str, &str),
         brought: &Result<Settled, ChartError>,
     ) -> Option<bool> {
         let mut operations = self.operations.lock();
-        let one = (id.to_owned(), namespace.to_owned(), name.to_owned());
+        let one = key_of(id, place);
         match brought {
             Ok(Settled::NotYet) => {
                 operations.insert(one, ChartAttempt::Running);
@@ -206,8 +206,7 @@ impl GuestCharts {
 
     /// An operation on a chart begins; whether all of them were there so far.
     pub(super) fn operation_begins(&self, id: &str, release: &ChartRelease) -> bool {
-        let (namespace, name) = (release.namespace.clone(), release.name.clone());
-        let one = (id.to_owned(), namespace, name);
+        let one = key_of(id, (&release.namespace, &release.name));
         self.operations.lock().insert(one, ChartAttempt::Running);
         let mut states = self.states.lock();
         let done = states.get_mut(id);
@@ -229,19 +228,20 @@ impl GuestCharts {
         removed: &Result<Option<ReleaseOwner>, ChartError>,
     ) -> Option<bool> {
         let place = (&*mark.namespace, &*mark.name);
-        let one = (id.to_owned(), mark.namespace.clone(), mark.name.clone());
+        let one = key_of(id, place);
         match removed {
-            Ok(_) => drop(self.removals.lock().remove(&one)),
-            Err(error) if error.is_busy() => drop(self.removals.lock().insert(one)),
-            // What was busy before may go on.
-            Err(_) => {}
-        }
-        match removed {
-            Ok(None) => {
-                self.operation_ended(id, place, &Ok(Settled::Yes));
-                Some(true)
+            Ok(stays) => {
+                self.removals.lock().remove(&one);
+                stays.is_none().then(|| {
+                    self.operations.lock().remove(&one);
+                    true
+                })
             }
-            Ok(Some(_)) => None,
+            Err(error) if error.is_busy() => {
+                self.removals.lock().insert(one);
+                None
+            }
+            // What was busy before may go on.
             Err(error) => self.operation_ended(id, place, &Err(error.clone())),
         }
     }
@@ -271,6 +271,10 @@ impl GuestCharts {
         let before = self.states.lock().insert(id.to_owned(), now.clone());
         before.as_ref() != Some(&now)
     }
+}
+
+fn key_of(id: &str, (namespace, name): (&str, &str)) -> ReleaseKey {
+    (id.to_owned(), namespace.to_owned(), name.to_owned())
 }
 
 #[cfg(test)]

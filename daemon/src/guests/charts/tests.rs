@@ -93,6 +93,17 @@ impl ChartRemover for Removes {
     }
 }
 
+/// Those of a system in the guests of one Rancher, which answers nothing.
+fn charts(system: GuestSystem, board: &GuestBoard, helm: &Helm) -> GuestCharts {
+    let access = access(canned(&[]).0);
+    GuestCharts::new(
+        "rancher".into(),
+        system,
+        (board, access),
+        Some(helm.clone()),
+    )
+}
+
 /// The Secret list of a guest with the release `lb/purelb` of a system.
 fn installed(system: GuestSystem) -> &'static str {
     let mut labels = json!({
@@ -116,15 +127,9 @@ async fn the_release_of_another_system_is_neither_taken_over_nor_removed_and_no_
             ("GET", 200, installed(other)),
         ];
         let charts = |guest: Remote| {
-            let access = access(canned(&[]).0);
-            access.keep("c-1", "kube", guest);
-            let board = GuestBoard::default();
-            GuestCharts::new(
-                "rancher".into(),
-                system,
-                (&board, access),
-                Some(helm.clone()),
-            )
+            let charts = charts(system, &GuestBoard::default(), &helm);
+            charts.access.keep("c-1", "kube", guest);
+            charts
         };
         let reason = async |wanted: ChartRelease| {
             let (guest, asked) = canned(&looks);
@@ -175,13 +180,7 @@ async fn what_another_system_wants_counts_as_its_own_whoever_installed_it() {
         ("GET", 200, &*there.to_string().leak()),
     ];
     let (guest, asked) = canned(&looks);
-    let access = access(canned(&[]).0);
-    let charts = GuestCharts::new(
-        "rancher".into(),
-        FIRST,
-        (&board, access),
-        Some(helm.clone()),
-    );
+    let charts = charts(FIRST, &board, &helm);
     let reached = charts.reached("c-1", &helm, "kube", &guest);
     let wants = Wants::one(release("lb", "purelb"));
     let (_, brought) = charts.bring(&reached, wants).await;
@@ -198,13 +197,7 @@ async fn what_needs_another_release_does_not_come_where_that_cannot() {
         let none = ("GET", 200, r#"{"items":[]}"#);
         let (guest, _) = canned(&[("GET", 404, "no HelmCharts"), none, none]);
         let board = GuestBoard::default();
-        let access = access(canned(&[]).0);
-        let charts = GuestCharts::new(
-            "rancher".into(),
-            FIRST,
-            (&board, access),
-            Some(helm.clone()),
-        );
+        let charts = charts(FIRST, &board, &helm);
         let wants = Wants {
             releases: vec![release("lb", "vip"), release("lb", "provider")],
             in_order,

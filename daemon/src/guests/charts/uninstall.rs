@@ -131,10 +131,21 @@ impl GuestCharts {
         // Uninstalling the one before may have taken minutes.
         remover.check_unused(guest, installed).await?;
         remover.confirm_leaving().await?;
+        let ended = |well| remover.removed(&mark.name, well);
+        self.remove_marked(guest, (installed, mark), ended).await
+    }
+
+    /// Removes a release; `ended` is told whether that ended well, where it ended and that is new. Whose it is where it stays.
+    pub(super) async fn remove_marked(
+        &self,
+        guest: &ReachedGuest<'_>,
+        (installed, mark): (&InstalledReleases, &ReleaseMark),
+        ended: impl FnOnce(bool) + Send,
+    ) -> Result<Option<ReleaseOwner>, ChartError> {
         let removed = guest.remove(&installed.objects, &mark.namespace, &mark.name);
         let removed = removed.await;
         if let Some(well) = self.removal_ended(&guest.id, mark, &removed) {
-            remover.removed(&mark.name, well);
+            ended(well);
         }
         removed
     }
