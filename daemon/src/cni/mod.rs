@@ -10,6 +10,7 @@
 
 mod attach;
 mod board;
+mod deletion;
 mod host;
 mod journal;
 pub mod pods;

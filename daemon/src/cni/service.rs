@@ -6,7 +6,7 @@ use fipd_cni::{
     Answer, Ask, AskStep, CniError, Code, NEWEST, NetConf, Reply, Verb,
     attachment::{Attachment, Made},
     frame::Mac,
-    named_args, spool, version,
+    named_args, version,
 };
 use tokio::sync::Mutex;
 
@@ -28,16 +28,16 @@ const PROBES: usize = 8;
 /// What this host is to plugins.
 pub struct CniService {
     /// `None`: this host decides nothing, and gives no addresses of pools.
-    leases: Option<ContainerLeases>,
-    sites: PodSites,
+    pub(super) leases: Option<ContainerLeases>,
+    pub(super) sites: PodSites,
     /// Of the host.
     boot: String,
     /// One change of the host's interfaces and routes at a time.
-    host: Arc<Mutex<HostState>>,
-    spool: PathBuf,
-    turns: Turns,
+    pub(super) host: Arc<Mutex<HostState>>,
+    pub(super) spool: PathBuf,
+    pub(super) turns: Turns,
     /// Held by who does what the spool has: a deletion must not be done again after its container was added again.
-    replaying: Mutex<()>,
+    pub(super) replaying: Mutex<()>,
     pub(super) board: CniBoard,
 }
 
@@ -263,22 +263,6 @@ impl CniService {
         }
     }
 
-    /// Takes away what an attachment has. The address of a pod goes with the pod.
-    async fn delete(&self, key: &AttachmentKey) -> Result<(), CallRefusal> {
-        let keys = BTreeSet::from([key.clone()]);
-        self.on_host(move |host| host.release(&keys)).await?;
-        match &self.leases {
-            Some(leases) => leases.release(key, "CNI DEL").await,
-            None => Ok(()),
-        }
-    }
-
-    /// The same once no call is about the attachment.
-    async fn delete_in_turn(&self, key: &AttachmentKey) -> Result<(), CallRefusal> {
-        let _turn = self.turns.wait(key).await;
-        self.delete(key).await
-    }
-
     /// Whether the attachment still has what it was given, and was given what it has.
     async fn check(&self, call: &PluginQuestion<'_>) -> Result<(), CallRefusal> {
         let gone = |what: String| Err(CallRefusal::new(Code::NotAsMade, what));
@@ -371,53 +355,6 @@ impl CniService {
         }
     }
 
-    /// Does what the spool has, in its order.
-    pub async fn replay(&self) -> Result<(), CallRefusal> {
-        let _alone = self.replaying.lock().await;
-        loop {
-            let after = self.host.lock().await.replayed();
-            let spool = self.spool.clone();
-            let read = tokio::task::spawn_blocking(move || spool::entries_after(&spool, after));
-            let read = read
-                .await
-                .map_err(|_| CallRefusal::later("fipd is stopping; ask again"))?;
-            let entries = read.map_err(|error| {
-                let spool = self.spool.display();
-                CallRefusal::later(format!(
-                    "the spool of deletions cannot be read: {spool}: {error}"
-                ))
-            })?;
-            if entries.is_empty() {
-                return Ok(());
-            }
-            for (number, entry) in entries {
-                self.replay_one(number, entry).await?;
-            }
-        }
-    }
-
-    async fn replay_one(&self, number: u64, entry: spool::Entry) -> Result<(), CallRefusal> {
-        match entry {
-            spool::Entry::Ask(ask) => match NetConf::parse(ask.config.get(), ask.command) {
-                Ok(conf) => {
-                    self.delete_in_turn(&AttachmentKey::of(&conf, &ask)).await?;
-                    self.board.replayed();
-                }
-                Err(error) => {
-                    tracing::warn!(number, %error, "a CNI deletion of the spool makes no sense and is left out")
-                }
-            },
-            spool::Entry::Malformed(why) => {
-                tracing::warn!(
-                    number,
-                    why,
-                    "a CNI deletion of the spool cannot be read and is left out"
-                );
-            }
-        }
-        self.on_host(move |host| host.note_replayed(number)).await
-    }
-
     /// Removes what is left of containers that are gone.
     pub async fn sweep(&self) {
         let swept = self.on_host(|host| Ok(host.sweep())).await;
@@ -465,7 +402,7 @@ impl CniService {
         }
     }
 
-    async fn on_host<T: Send + 'static>(
+    pub(super) async fn on_host<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut HostState) -> Result<T, CallRefusal> + Send + 'static,
     ) -> Result<T, CallRefusal> {
