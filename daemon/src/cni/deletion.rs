@@ -4,9 +4,45 @@ use std::collections::BTreeSet;
 
 use fipd_cni::{NetConf, spool};
 
-use super::{record::AttachmentKey, refusal::CallRefusal, service::CniService};
+use super::{
+    pods::{self, PodName},
+    question::PluginQuestion,
+    record::AttachmentKey,
+    refusal::CallRefusal,
+    service::CniService,
+};
 
 impl CniService {
+    /// What a runtime asks. Its turn is the caller's.
+    pub(super) async fn delete_asked(
+        &self,
+        question: &PluginQuestion<'_>,
+    ) -> Result<(), CallRefusal> {
+        if !question.conf.is_standalone() {
+            self.unroute_original(question).await?;
+        }
+        self.delete(&question.key).await
+    }
+
+    /// The original's plugin routes to its pods without a record of it, and takes the routes away at `DEL`. Only while the pod
+    /// says which address it has.
+    async fn unroute_original(&self, question: &PluginQuestion<'_>) -> Result<(), CallRefusal> {
+        if self.host.lock().await.record(&question.key).is_some() {
+            return Ok(());
+        }
+        let Ok(pod) = PodName::read(&question.ask.args) else {
+            return Ok(());
+        };
+        let Some(owner) = pods::owner(&self.sites, &pod, &question.key.ifname).await else {
+            return Ok(());
+        };
+        let Ok(Some(addresses)) = pods::held(&self.sites, &owner).await else {
+            return Ok(());
+        };
+        self.on_host(move |host| host.unroute_original(&addresses))
+            .await
+    }
+
     /// Takes away what an attachment has. The address of a pod goes with the pod.
     pub(super) async fn delete(&self, key: &AttachmentKey) -> Result<(), CallRefusal> {
         let keys = BTreeSet::from([key.clone()]);
@@ -52,7 +88,13 @@ impl CniService {
         match entry {
             spool::Entry::Ask(ask) => match NetConf::parse(ask.config.get(), ask.command) {
                 Ok(conf) => {
-                    self.delete_in_turn(&AttachmentKey::of(&conf, &ask)).await?;
+                    let question = PluginQuestion {
+                        key: AttachmentKey::of(&conf, &ask),
+                        conf,
+                        ask: &ask,
+                    };
+                    let _turn = self.turns.wait(&question.key).await;
+                    self.delete_asked(&question).await?;
                     self.board.replayed();
                 }
                 Err(error) => {

@@ -21,6 +21,8 @@ use super::{
 
 /// The alias of VLANs that fipd makes, for people; the journal says which are.
 const ALIAS: &str = "fipd-cni";
+/// `RTPROT_BOOT` of `linux/rtnetlink.h`, which the original's routes have.
+const PROTOCOL_BOOT: u8 = 3;
 /// Of `linux/if_ether.h`.
 const ETH_P_8021Q: u16 = 0x8100;
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
@@ -350,9 +352,7 @@ impl HostState {
         let mut netlink = open()?;
         for one in unused {
             match one {
-                HostUse::Route(address) => self
-                    .unroute(&mut netlink, *address)
-                    .map_err(|error| kernel(&format!("remove the route to {address}"), &error))?,
+                HostUse::Route(address) => unroute(&mut netlink, *address, self.protocol)?,
                 HostUse::Vlan(vlan) => self.remove_vlan(&mut netlink, vlan)?,
                 HostUse::Promiscuous(master) => self.undo_promiscuous(&mut netlink, master)?,
             }
@@ -360,14 +360,11 @@ impl HostState {
         Ok(())
     }
 
-    fn unroute(&self, netlink: &mut Netlink, address: IpAddr) -> io::Result<()> {
-        let own = IpNet::from(address);
-        let all = netlink.routes(Family::of(address), MAIN_TABLE)?;
-        let ours = |one: &&ListedRoute| one.route.dst == own && one.route.protocol == self.protocol;
-        for route in all.iter().filter(ours) {
-            netlink.delete_listed(route)?;
-        }
-        Ok(())
+    /// Takes away the routes by which the original reaches a pod from its host.
+    pub fn unroute_original(&self, addresses: &[IpAddr]) -> Result<(), CallRefusal> {
+        let mut netlink = open()?;
+        let mut all = addresses.iter();
+        all.try_for_each(|address| unroute(&mut netlink, *address, PROTOCOL_BOOT))
     }
 
     /// Only where fipd has made it so, and in this boot.
@@ -389,6 +386,20 @@ impl HostState {
         let attachments = self.journal.attachments().len();
         self.board.show_host(attachments, self.counts.len());
     }
+}
+
+/// Takes away the routes over a link to one address that a program of this tag made.
+fn unroute(netlink: &mut Netlink, address: IpAddr, protocol: u8) -> Result<(), CallRefusal> {
+    let said = |error: io::Error| kernel(&format!("remove the route to {address}"), &error);
+    let own = IpNet::from(address);
+    let all = netlink.routes(Family::of(address), MAIN_TABLE);
+    let theirs = |one: &&ListedRoute| {
+        one.route.dst == own && one.route.gw.is_none() && one.route.protocol == protocol
+    };
+    for route in all.map_err(said)?.iter().filter(theirs) {
+        netlink.delete_listed(route).map_err(said)?;
+    }
+    Ok(())
 }
 
 /// That it was made in this boot, and the index it has.

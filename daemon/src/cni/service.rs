@@ -122,7 +122,7 @@ impl CniService {
         };
         let done = match ask.command {
             Verb::Add => self.add(&call).await,
-            Verb::Del => self.delete(&call.key).await.map(|()| done()),
+            Verb::Del => self.delete_asked(&call).await.map(|()| done()),
             Verb::Check => self.check(&call).await.map(|()| done()),
             Verb::Gc => self.collect(&call.conf).await.map(|()| done()),
             Verb::Status => self.status(&call.conf).map(|()| done()),

@@ -103,7 +103,8 @@ impl Pods {
         Ok(call.of_pod(NAMESPACE, name, &uid))
     }
 
-    /// A pod as the original leaves it: its object, and what its plugin makes in the container and on the host.
+    /// A pod as the original leaves it: its object, and what its plugin makes in the container and on the host, whose first
+    /// interface the pod's network has on a bridge that outlives it.
     pub async fn make_original(
         &mut self,
         bed: &CniBed,
@@ -119,7 +120,8 @@ impl Pods {
         let netns = bed.host.netns(name);
         let on_host = format!(
             "ip link set {MASTER} promisc on && ip link add link {MASTER} name tmp0 address {mac} \
-             netns {} type macvlan mode bridge && ip route add {address}/32 dev {name}",
+             netns {} type macvlan mode bridge && ip link add cni0 type bridge && ip link set cni0 up \
+             && ip route add {address}/32 dev cni0",
             netns.display()
         );
         bed.host.run(&on_host).await?;
