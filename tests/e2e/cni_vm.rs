@@ -18,6 +18,14 @@ const FIPD: &str = "fipd serve --data-dir /var/lib/fipd --socket /run/fipd/fipd.
 /// 15 bytes: with a VLAN it is longer than the kernel takes.
 const LONG: &str = "a-long-master-0";
 
+/// Networks of ipvlan: their modes and flags.
+const KINDS: [(&str, &str, &str); 4] = [
+    ("switched", "l2", "vepa"),
+    ("routed", "l3", "private"),
+    ("filtered", "l3s", "bridge"),
+    ("filtered-vepa", "l3s", "vepa"),
+];
+
 struct Machine(Vm);
 
 /// A network on VLAN `vlan` of `master`.
@@ -32,17 +40,20 @@ fn network(name: &str, more: &Value) -> String {
 
 impl Machine {
     async fn boot() -> Self {
-        let networks = [
+        let mut networks = vec![
             ("vlan", json!({ "vlan": 10 })),
             ("foreign", json!({ "vlan": 20 })),
             ("long", json!({ "master": LONG, "vlan": 30 })),
             ("ipvlan", json!({ "flatMode": "ipvlan" })),
-            (
-                "routed",
-                json!({ "flatMode": "ipvlan", "mode": "l3", "ipvlanFlag": "private" }),
-            ),
         ];
-        let files = networks.map(|(name, more)| (format!("/etc/cni/{name}"), network(name, &more)));
+        networks.extend(KINDS.map(|(name, mode, flag)| {
+            let more = json!({ "flatMode": "ipvlan", "mode": mode, "ipvlanFlag": flag });
+            (name, more)
+        }));
+        let files = networks
+            .iter()
+            .map(|(name, more)| (format!("/etc/cni/{name}"), network(name, more)))
+            .collect::<Vec<_>>();
         let files: Vec<(&str, &str)> = files
             .iter()
             .map(|(path, text)| (&**path, &**text))
@@ -189,14 +200,14 @@ async fn g1_18_vlans_go_with_their_last_user_and_ipvlan_is_as_it_is_asked_for() 
     for container in ["e", "f"] {
         machine.delete("ipvlan", container).await;
     }
-    machine.add("routed", "g").await;
-    assert!(
-        machine
-            .interface("g")
-            .await
-            .contains("ipvlan  mode l3 private")
-    );
-    machine.delete("routed", "g").await;
+    // In each mode and with each flag, as the kernel says. All of a master have one.
+    for (name, mode, flag) in KINDS {
+        machine.add(name, name).await;
+        let shown = machine.interface(name).await;
+        let wanted = format!("ipvlan  mode {mode} {flag}");
+        assert!(shown.contains(&wanted), "{wanted}: {shown}");
+        machine.delete(name, name).await;
+    }
 
     // The daemon dies, and the container meanwhile, too.
     machine.add("vlan", "h").await;

@@ -8,6 +8,8 @@ use super::*;
 const CONTAINERS: [&str; 12] = [
     "c0", "c1", "c2", "c3", "c4", "c5", "c6", "c7", "p0", "p1", "p2", "p3",
 ];
+/// It has addresses of both families. One only: each ADD waits for a second or two until the kernel has found no duplicate.
+const DUAL_STACK: &str = "c7";
 /// Verbs between two looks at everything.
 const BETWEEN_LOOKS: u32 = 50;
 
@@ -37,6 +39,7 @@ struct Random {
     dice: Dice,
     /// Of containers on pools.
     conf: Value,
+    dual_stack: Value,
     pods: Pods,
     all: BTreeMap<String, Known>,
     /// What was done, for the message.
@@ -64,10 +67,12 @@ impl Random {
     }
 
     fn conf_of(&self, name: &str) -> Value {
-        match is_pod(name) {
-            true => self.pods.conf.clone(),
-            false => self.conf.clone(),
-        }
+        let conf = match name {
+            DUAL_STACK => &self.dual_stack,
+            _ if is_pod(name) => &self.pods.conf,
+            _ => &self.conf,
+        };
+        conf.clone()
     }
 
     async fn call_of(
@@ -285,8 +290,8 @@ fn after_random_verbs_and_kills_everything_agrees() {
     on_host(async |bed| {
         let mut random = Random {
             dice: Dice(seed),
-            // With IPv6 each ADD waits for a second or two until the kernel has found no duplicate.
             conf: bed.conf(V4),
+            dual_stack: bed.conf(BOTH),
             pods: Pods::start(bed).await?,
             all: BTreeMap::new(),
             done: BTreeMap::new(),

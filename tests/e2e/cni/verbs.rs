@@ -326,6 +326,26 @@ fn the_modes_of_macvlan_are_the_kernels() {
 }
 
 #[test]
+fn passthru_has_the_master_for_itself_and_a_second_container_gets_nothing() {
+    on_host(async |bed| {
+        let mut conf = bed.conf(V4);
+        conf["mode"] = json!("passthru");
+        bed.add("c1", &conf).await?;
+        let found = bed.host.interfaces("c1").await?;
+        let shown = &found[0]["linkinfo"]["info_data"]["mode"];
+        ensure!(shown == "passthru", "{found:?}");
+        bed.host.make_container("c2").await?;
+        let called = bed.call("ADD", "c2", &conf).await?;
+        ensure!(called.code != Some(0), "{called:?}");
+        let left = bed.host.interfaces("c2").await?;
+        ensure!(left.is_empty(), "{called:?} {left:?}");
+        ensure!(bed.call("DEL", "c1", &conf).await?.code == Some(0));
+        bed.add("c3", &conf).await?;
+        Ok(())
+    });
+}
+
+#[test]
 fn neighbors_hear_of_a_new_container() {
     on_host(async |bed| {
         let conf = bed.conf(BOTH);
