@@ -13,22 +13,23 @@ use crate::versions;
 
 /// The path of `cargo-deny`, installed first when the cache has none.
 pub fn cargo_deny() -> Result<PathBuf> {
-    install("cargo-deny", versions::CARGO_DENY)
+    install("cargo-deny", versions::CARGO_DENY, QUICKLY)
 }
 
 /// The paths of what `packaging/build` needs, installed first when the cache has none.
 pub fn packagers() -> Result<[PathBuf; 3]> {
     Ok([
-        install("cargo-deb", versions::CARGO_DEB)?,
-        install("cargo-generate-rpm", versions::CARGO_GENERATE_RPM)?,
-        install("cargo-cyclonedx", versions::CARGO_CYCLONEDX)?,
+        install("cargo-deb", versions::CARGO_DEB, QUICKLY)?,
+        // It hashes each package several times, 20 s a package without optimization.
+        install("cargo-generate-rpm", versions::CARGO_GENERATE_RPM, "1")?,
+        install("cargo-cyclonedx", versions::CARGO_CYCLONEDX, QUICKLY)?,
     ])
 }
 
 /// The path of `cargo-fuzz`, installed first when the cache has none, and so is the nightly compiler that it needs.
 pub fn cargo_fuzz() -> Result<PathBuf> {
     nightly()?;
-    install("cargo-fuzz", versions::CARGO_FUZZ)
+    install("cargo-fuzz", versions::CARGO_FUZZ, QUICKLY)
 }
 
 fn nightly() -> Result<()> {
@@ -59,16 +60,18 @@ pub fn target(triple: &str) -> Result<()> {
     }
 }
 
-/// Overrides the release profiles of the tools: they run for seconds, so most of what they cost is their compilation.
-const QUICK_BUILD: [(&str, &str); 3] = [
+/// Overrides the release profiles of the tools, as it overrides the level of optimization.
+const QUICK_BUILD: [(&str, &str); 2] = [
     ("CARGO_PROFILE_RELEASE_LTO", "off"),
     ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16"),
-    ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "0"),
 ];
+/// The level of optimization of a tool that runs for seconds: compiling it costs more than running it.
+const QUICKLY: &str = "0";
 
-fn install(name: &str, version: &str) -> Result<PathBuf> {
+/// Installs a tool with a level of optimization of its own.
+fn install(name: &str, version: &str, optimization: &str) -> Result<PathBuf> {
     let dir = cache_dir(name, version)?;
-    let root = cached(&dir, "root", |half| {
+    let root = cached(&dir, &format!("opt-{optimization}"), |half| {
         progress(format_args!(
             "installing {name} {version} (a minute or two, once per machine)"
         ));
@@ -76,7 +79,9 @@ fn install(name: &str, version: &str) -> Result<PathBuf> {
         command.args(["install", name, "--locked", "--version", version, "--root"]);
         // A target directory given for this workspace is not for a foreign tool.
         command.arg(half).env_remove("CARGO_TARGET_DIR");
-        command.envs(QUICK_BUILD);
+        command
+            .envs(QUICK_BUILD)
+            .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", optimization);
         run_logged(command, &half.with_extension("log"))
     })?;
     Ok(root.join("bin").join(name))
