@@ -25,7 +25,7 @@ pub struct Arguments {
 }
 
 /// How many suites run beside each other: they wait for API servers more than two cores are busy.
-const AT_ONCE: usize = 4;
+const AT_ONCE: usize = 6;
 
 const GB: u64 = 1_000_000_000;
 /// What a run with nothing in the caches takes of the disk, in GB, with room for what the tests write.
