@@ -25,7 +25,7 @@ mod state;
 mod stored;
 mod values;
 
-pub use command::{OWNER, OWNER_LABEL, SYSTEM_LABEL};
+pub use command::{CHART_LABEL, OWNER, OWNER_LABEL, SYSTEM_LABEL};
 pub use error::{ChartError, HelmError};
 pub use files::ReleaseTarget;
 pub use handle::{Access, Helm, Noted, Operations};

@@ -2,7 +2,7 @@
 
 use std::{ffi::OsString, path::Path, time::Duration};
 
-use fipd_crds::labels;
+use fipd_crds::{labels, names::is_label};
 
 use super::{
     release::{Chart, Reference, Release},
@@ -15,6 +15,8 @@ pub const OWNER_LABEL: &str = labels::MANAGED_BY;
 pub const OWNER: &str = labels::FIELD_MANAGER;
 /// Label on a release: which system of fipd wants it. Those of the first one have none.
 pub const SYSTEM_LABEL: &str = "fipd.io/system";
+/// Label of a release: the name of its chart, as a release may be called otherwise.
+pub const CHART_LABEL: &str = "fipd.io/chart";
 /// Revisions that helm keeps of a release.
 const HISTORY: &str = "10";
 
@@ -161,6 +163,10 @@ pub fn bring(operation: Operation, release: &Release, setting: Setting<'_>) -> V
     if let Some(system) = setting.system {
         marks.push_str(&format!(",{SYSTEM_LABEL}={system}"));
     }
+    let chart = &release.chart.name;
+    if is_label(chart) {
+        marks.push_str(&format!(",{CHART_LABEL}={chart}"));
+    }
     line.add(["--labels", &marks]);
     line.add(["--timeout", &seconds(setting.timeout)]);
     if setting.wait {
@@ -234,7 +240,7 @@ mod tests {
             text(&bring(operation, &release(reference), setting(3, false)))
         };
         let said = install("https://example.com/charts/");
-        assert!(said.starts_with("install purelb --create-namespace purelb --repo https://example.com/charts --version 0.14.1 --labels app.kubernetes.io/managed-by=fipd --timeout 285s --values /run/v"), "{said}");
+        assert!(said.starts_with("install purelb --create-namespace purelb --repo https://example.com/charts --version 0.14.1 --labels app.kubernetes.io/managed-by=fipd,fipd.io/chart=purelb --timeout 285s --values /run/v"), "{said}");
         assert!(
             said.ends_with("--namespace lb --kubeconfig /run/k"),
             "{said}"
@@ -266,7 +272,7 @@ mod tests {
             setting(3, false),
         ));
         assert!(
-            said.contains("--labels app.kubernetes.io/managed-by=fipd --"),
+            said.contains("--labels app.kubernetes.io/managed-by=fipd,fipd.io/chart=purelb --"),
             "{said}"
         );
         assert!(
@@ -287,7 +293,8 @@ mod tests {
             &release("oci://r/purelb"),
             setting(3, false),
         ));
-        let labels = "--labels app.kubernetes.io/managed-by=fipd,fipd.io/adopted=true ";
+        let labels =
+            "--labels app.kubernetes.io/managed-by=fipd,fipd.io/adopted=true,fipd.io/chart=purelb ";
         assert!(said.contains(labels), "{said}");
     }
 
@@ -304,7 +311,7 @@ mod tests {
         assert!(owned(Some("second")).contains(second));
         let install = Operation::Install { replace: false };
         let said = text(&bring(install, &release("oci://r/x"), of(Some("second"))));
-        let labels = "--labels app.kubernetes.io/managed-by=fipd,fipd.io/system=second ";
+        let labels = "--labels app.kubernetes.io/managed-by=fipd,fipd.io/system=second,fipd.io/chart=purelb ";
         assert!(said.contains(labels), "{said}");
     }
 

@@ -83,8 +83,8 @@ impl GuestCharts {
         wanted: &[ChartRelease],
     ) -> Result<Settled, ChartError> {
         let engine = owner.engine()?;
-        for name in self.removed_meanwhile(&guest.id, &installed.marks) {
-            owner.removed(&name, true);
+        for mark in self.removed_meanwhile(&guest.id, &installed.marks) {
+            owner.removed(&mark, true);
         }
         let excludes = |release: &ChartRelease, mark: &ReleaseMark| owner.excludes(release, mark);
         let mut result = Ok(Settled::Yes);
@@ -153,7 +153,7 @@ impl GuestCharts {
         }
         for mark in &step.removes {
             owner.confirm_removal(guest).await?;
-            let ended = |well| owner.removed(&mark.name, well);
+            let ended = |well| owner.removed(mark, well);
             let stays = self.remove_marked(guest, (installed, mark), ended);
             if stays.await?.is_some() {
                 return Err(ChartError::elsewhere(mark, name));

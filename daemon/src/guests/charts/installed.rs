@@ -15,7 +15,7 @@ use crate::{
         owned::{is_marked, is_ours},
     },
     guests::{GuestSystem, ReleaseView, charts::ChartError},
-    helm::SYSTEM_LABEL,
+    helm::{CHART_LABEL, SYSTEM_LABEL},
 };
 
 /// Whose a release is for the system that looks, as the Secrets say in which helm keeps it.
@@ -35,6 +35,8 @@ pub struct ReleaseMark {
     pub name: String,
     /// [`ReleaseOwner::Other`]: a HelmChart of somebody else keeps it.
     pub owner: ReleaseOwner,
+    /// The name of its chart; `None`: nobody noted it.
+    pub chart: Option<String>,
 }
 
 /// The releases in a guest, at one look.
@@ -117,6 +119,7 @@ impl InstalledReleases {
                 namespace: namespace.to_owned(),
                 name: name.to_owned(),
                 owner: ReleaseOwner::Other,
+                chart: None,
             });
         }
     }
@@ -240,10 +243,21 @@ fn marks(
             owners.insert(place, owner);
         }
     }
-    let mark = |((namespace, name), owner)| ReleaseMark {
-        namespace,
-        name,
-        owner,
+    let mark = |(place, owner): (Place, ReleaseOwner)| {
+        let noted = releases
+            .get(&place)
+            .and_then(|newest| label(newest, CHART_LABEL));
+        let mut objects = charts.iter();
+        let object = objects.find(|chart| {
+            (chart.release_namespace(), &*chart.name_any()) == (&*place.0, &*place.1)
+        });
+        let chart = object.map_or(noted, |object| object.spec.chart.rsplit('/').next());
+        ReleaseMark {
+            chart: chart.filter(|chart| !chart.is_empty()).map(str::to_owned),
+            namespace: place.0,
+            name: place.1,
+            owner,
+        }
     };
     let others = others.into_iter().map(|place| (place, ReleaseOwner::Other));
     (
@@ -391,6 +405,54 @@ mod tests {
             unnamed: false,
         };
         assert!(of(unknown).0.is_empty());
+    }
+
+    #[test]
+    fn a_release_is_of_the_chart_that_is_noted_whatever_its_name() {
+        let secret = |name: &str, chart: Option<&str>| {
+            let mut labels = json!({
+                "name": name, "version": "1", "status": "deployed", OWNER_LABEL: OWNER,
+            });
+            if let Some(chart) = chart {
+                labels[CHART_LABEL] = json!(chart);
+            }
+            json!({ "metadata": { "namespace": "lb", "labels": labels } })
+        };
+        let object = |name: &str, chart: &str| -> HelmChart {
+            serde_json::from_value(json!({
+                "apiVersion": "helm.cattle.io/v1", "kind": "HelmChart",
+                "metadata": { "name": name, "namespace": "kube-system", "labels": { OWNER_LABEL: OWNER } },
+                "spec": { "targetNamespace": "lb", "chart": chart },
+            }))
+            .unwrap()
+        };
+        let revisions = [
+            secret("by-helm", Some("vip")),
+            secret("unnoted", None),
+            secret("by-object", Some("other")),
+        ];
+        let objects = [
+            object("by-object", "vip"),
+            object("by-reference", "oci://registry.example.net/charts/vip"),
+            object("unsaid", ""),
+        ];
+        let (marks, _) = marks(
+            &newest_by_place(&revisions),
+            &marked(&revisions),
+            &objects,
+            FIRST,
+        );
+        let charts = marks
+            .iter()
+            .map(|mark| (&*mark.name, mark.chart.as_deref()));
+        let expected = [
+            ("by-helm", Some("vip")),
+            ("by-object", Some("vip")),
+            ("by-reference", Some("vip")),
+            ("unnoted", None),
+            ("unsaid", None),
+        ];
+        assert_eq!(charts.collect::<Vec<_>>(), expected);
     }
 
     #[test]

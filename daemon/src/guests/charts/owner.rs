@@ -49,8 +49,8 @@ pub trait ChartOwner: Send + Sync {
     /// A release was installed or changed (`well`), or could not be. Not called where there was nothing to do.
     fn ended(&self, _release: &ChartRelease, _well: bool) {}
 
-    /// A release of this name was uninstalled for another (`well`), or could not be.
-    fn removed(&self, _name: &str, _well: bool) {}
+    /// A release was uninstalled for another (`well`), or could not be.
+    fn removed(&self, _mark: &ReleaseMark, _well: bool) {}
 }
 
 /// What has to be so before the releases of a guest go that is left.
@@ -70,6 +70,6 @@ pub trait ChartRemover: Send + Sync {
     /// Whether a fresh look still says that the guest is left.
     fn confirm_leaving(&self) -> impl Future<Output = Result<(), ChartError>> + Send;
 
-    /// A release of this name was uninstalled (`well`), or could not be.
-    fn removed(&self, _name: &str, _well: bool) {}
+    /// A release was uninstalled (`well`), or could not be.
+    fn removed(&self, _mark: &ReleaseMark, _well: bool) {}
 }

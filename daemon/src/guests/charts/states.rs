@@ -1,9 +1,6 @@
 //! How the charts of guests stand.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use fipd_core::Text;
 use parking_lot::Mutex;
@@ -31,7 +28,7 @@ pub struct GuestCharts {
     /// None for a release that is as it should be.
     operations: Mutex<BTreeMap<ReleaseKey, ChartAttempt>>,
     /// Releases that helm-controller is uninstalling.
-    removals: Mutex<BTreeSet<ReleaseKey>>,
+    removals: Mutex<BTreeMap<ReleaseKey, ReleaseMark>>,
     pub(super) uninstalls: Mutex<BTreeMap<String, UninstallState>>,
     /// The namespace of each guest that has what the releases there need.
     prepared: Mutex<BTreeMap<String, String>>,
@@ -137,7 +134,7 @@ impl GuestCharts {
         self.states.lock().remove(id);
         self.prepared.lock().remove(id);
         self.operations.lock().retain(|(of, ..), _| of != id);
-        self.removals.lock().retain(|(of, ..)| of != id);
+        self.removals.lock().retain(|(of, ..), _| of != id);
         self.access.forget_turn(id);
         if let Some(helm) = &self.helm {
             helm.forget(&self.helm_name(id));
@@ -238,7 +235,7 @@ impl GuestCharts {
                 })
             }
             Err(error) if error.is_busy() => {
-                self.removals.lock().insert(one);
+                self.removals.lock().insert(one, mark.clone());
                 None
             }
             // What was busy before may go on.
@@ -246,17 +243,17 @@ impl GuestCharts {
         }
     }
 
-    /// Names of releases that helm-controller has uninstalled; `marks` are those still installed.
-    pub(super) fn removed_meanwhile(&self, id: &str, marks: &[ReleaseMark]) -> Vec<String> {
+    /// Releases that helm-controller has uninstalled; `marks` are those still installed.
+    pub(super) fn removed_meanwhile(&self, id: &str, marks: &[ReleaseMark]) -> Vec<ReleaseMark> {
         let mut removals = self.removals.lock();
-        let gone = |(of, namespace, name): &ReleaseKey| {
+        let gone = |(of, namespace, name): &ReleaseKey, _: &mut ReleaseMark| {
             let is_left = |mark: &ReleaseMark| mark.namespace == *namespace && mark.name == *name;
             of == id && !marks.iter().any(is_left)
         };
-        let gone: Vec<ReleaseKey> = removals.extract_if(.., gone).collect();
+        let gone: BTreeMap<ReleaseKey, ReleaseMark> = removals.extract_if(.., gone).collect();
         let mut operations = self.operations.lock();
-        operations.retain(|one, _| !gone.contains(one));
-        gone.into_iter().map(|(.., name)| name).collect()
+        operations.retain(|one, _| !gone.contains_key(one));
+        gone.into_values().collect()
     }
 
     /// Notes what came of a look; whether that is new.
@@ -344,13 +341,13 @@ mod tests {
         assert_eq!(ended(Ok(Some(ReleaseOwner::Adopted))), None, "it stays");
         assert_eq!(ended(Err(ChartError::new(super::super::BUSY, ""))), None);
         let left = |marks: &[ReleaseMark]| charts.removed_meanwhile("c-1", marks);
-        assert_eq!(left(std::slice::from_ref(&mark)), [""; 0], "it goes on");
-        assert_eq!(charts.removed_meanwhile("c-2", &[]), [""; 0]);
-        assert_eq!(left(&[]), ["purelb"]);
-        assert_eq!(left(&[]), [""; 0]);
+        assert_eq!(left(std::slice::from_ref(&mark)), [], "it goes on");
+        assert_eq!(charts.removed_meanwhile("c-2", &[]), []);
+        assert_eq!(left(&[]), std::slice::from_ref(&mark));
+        assert_eq!(left(&[]), []);
         assert_eq!(ended(Err(ChartError::new(super::super::BUSY, ""))), None);
         assert_eq!(ended(Ok(None)), Some(true));
-        assert_eq!(left(&[]), [""; 0], "it was counted");
+        assert_eq!(left(&[]), [], "it was counted");
     }
 
     #[tokio::test]

@@ -65,6 +65,7 @@ pub mod testing {
             namespace: namespace.into(),
             name: name.into(),
             owner,
+            chart: None,
         }
     }
 }

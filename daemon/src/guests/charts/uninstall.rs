@@ -87,8 +87,8 @@ impl GuestCharts {
         let installed = InstalledReleases::read(&remote, self.system)
             .await
             .map_err(ChartError::unreadable)?;
-        for name in self.removed_meanwhile(id, &installed.marks) {
-            remover.removed(&name, true);
+        for mark in self.removed_meanwhile(id, &installed.marks) {
+            remover.removed(&mark, true);
         }
         let mut kept = Vec::new();
         let mut result = Ok(Settled::Yes);
@@ -131,7 +131,7 @@ impl GuestCharts {
         // Uninstalling the one before may have taken minutes.
         remover.check_unused(guest, installed).await?;
         remover.confirm_leaving().await?;
-        let ended = |well| remover.removed(&mark.name, well);
+        let ended = |well| remover.removed(mark, well);
         self.remove_marked(guest, (installed, mark), ended).await
     }
 

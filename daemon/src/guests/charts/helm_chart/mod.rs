@@ -437,6 +437,7 @@ fn foreign(chart: &HelmChart) -> ChartError {
             namespace: chart.release_namespace().to_owned(),
             name,
             owner: ReleaseOwner::Other,
+            chart: None,
         });
     }
     ChartError::new(

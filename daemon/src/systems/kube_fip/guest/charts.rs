@@ -102,16 +102,16 @@ impl VipGuests {
         })
     }
 
-    /// Whether a release is that of the cloud provider: by the names in force, else, as one that was named otherwise before, by
-    /// its own name.
-    fn is_provider(&self, release: &str) -> bool {
+    /// Whether a release is that of the cloud provider: by its chart, else by the names in force, else by its own name.
+    fn is_provider(&self, mark: &ReleaseMark) -> bool {
         let config = self.config();
-        let named = config.releases.iter().find(|one| one.name == release);
-        is_cloud_provider(named.map_or(release, |named| &named.chart))
+        let named = config.releases.iter().find(|one| one.name == mark.name);
+        let named = named.map_or(&mark.name, |named| &named.chart);
+        is_cloud_provider(mark.chart.as_ref().unwrap_or(named))
     }
 
-    fn count_removal(&self, release: &str, well: bool) {
-        let event = match self.is_provider(release) {
+    fn count_removal(&self, mark: &ReleaseMark, well: bool) {
+        let event = match self.is_provider(mark) {
             true => GuestEvent::CloudProvider,
             false => GuestEvent::KubeVip,
         };
@@ -142,7 +142,7 @@ impl ChartOwner for VipChartLook<'_> {
 
     /// Under another name a chart would be there twice.
     fn excludes(&self, release: &ChartRelease, other: &ReleaseMark) -> bool {
-        is_cloud_provider(&release.chart) == self.guests.is_provider(&other.name)
+        is_cloud_provider(&release.chart) == self.guests.is_provider(other)
     }
 
     fn makes_room(&self) -> bool {
@@ -208,8 +208,8 @@ impl ChartOwner for VipChartLook<'_> {
         self.guests.counts.operation(event, "install", well);
     }
 
-    fn removed(&self, name: &str, well: bool) {
-        self.guests.count_removal(name, well);
+    fn removed(&self, mark: &ReleaseMark, well: bool) {
+        self.guests.count_removal(mark, well);
     }
 }
 
@@ -229,7 +229,7 @@ impl ChartRemover for VipChartLeave<'_> {
 
     /// The cloud provider: what it would give a Service meanwhile nobody would answer for.
     fn goes_first(&self, mark: &ReleaseMark) -> bool {
-        self.guests.is_provider(&mark.name)
+        self.guests.is_provider(mark)
     }
 
     async fn confirm_leaving(&self) -> Result<(), ChartError> {
@@ -240,8 +240,8 @@ impl ChartRemover for VipChartLeave<'_> {
         }
     }
 
-    fn removed(&self, name: &str, well: bool) {
-        self.guests.count_removal(name, well);
+    fn removed(&self, mark: &ReleaseMark, well: bool) {
+        self.guests.count_removal(mark, well);
     }
 }
 
