@@ -8,6 +8,7 @@
 
 mod levels;
 mod queue;
+mod record_filter;
 
 use std::{
     collections::BTreeMap,
@@ -37,6 +38,7 @@ use tracing_subscriber::{
 pub use levels::{level, set_level, set_module_level};
 pub use queue::DROPPED;
 use queue::Queue;
+use record_filter::RecordFilter;
 
 /// The longest message and the longest value of a field, in bytes.
 pub const LONGEST: usize = 4 << 10;
@@ -47,7 +49,7 @@ const LONGEST_LINE: usize = 4 * LONGEST;
 const JOURNAL: &str = "/run/systemd/journal/socket";
 
 /// The level in force; set once logging has started.
-static LEVEL: OnceLock<reload::Handle<EnvFilter, Registry>> = OnceLock::new();
+static LEVEL: OnceLock<reload::Handle<RecordFilter, Registry>> = OnceLock::new();
 /// The queue in use; set once logging has started.
 static QUEUE: OnceLock<Queue<Record>> = OnceLock::new();
 
@@ -87,8 +89,7 @@ enum Record {
 
 /// Starts logging for the process. `level` is a filter such as `info` or `fipd=debug,info`.
 pub fn start(format: LogFormat, level: &str) -> Result<(), LogError> {
-    let filter = parse_filter(level)?;
-    levels::begin(level);
+    let filter = levels::begin(level)?;
     let (filter, handle) = reload::Layer::new(filter);
     let registry = filtered(filter);
     let journal = match format {
@@ -454,7 +455,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for JournalLayer {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use std::sync::Mutex;
 
     use log::kv::Source as _;
@@ -474,9 +475,9 @@ mod tests {
 
     #[test]
     fn what_may_have_a_secret_is_for_nobody() {
-        let seen = Arc::new(Mutex::new(Vec::new()));
+        let seen = Capture::default();
         let filtered = filtered(parse_filter("trace").unwrap());
-        let subscriber = filtered.with(Capture(Arc::clone(&seen)));
+        let subscriber = filtered.with(seen.clone());
         tracing::subscriber::with_default(subscriber, || {
             tracing::debug!(target: "kube_runtime::watcher", "a token");
             tracing::info!(target: "kube_runtime::watcher", "a watch ended");
@@ -485,16 +486,27 @@ mod tests {
             tracing::warn!(target: "kube_client::config", "a file is missing");
             tracing::trace!("a step");
         });
-        let seen: Vec<_> = seen.lock().unwrap().drain(..).collect();
-        let messages = seen.iter().map(|fields| fields.message.as_str());
         assert_eq!(
-            messages.collect::<Vec<_>>(),
+            seen.messages(),
             ["a watch ended", "a file is missing", "a step"]
         );
     }
 
     /// Collects what the journal layer would send.
-    struct Capture(Arc<Mutex<Vec<JournalFields>>>);
+    #[derive(Clone, Default)]
+    pub struct Capture(Arc<Mutex<Vec<JournalFields>>>);
+
+    impl Capture {
+        /// The messages so far, once.
+        pub fn messages(&self) -> Vec<String> {
+            let seen = std::mem::take(&mut *self.0.lock().unwrap());
+            seen.into_iter().map(|fields| fields.message).collect()
+        }
+
+        fn last(&self) -> JournalFields {
+            self.0.lock().unwrap().pop().unwrap()
+        }
+    }
 
     impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Capture {
         fn on_event(&self, event: &Event<'_>, _context: Context<'_, S>) {
@@ -506,12 +518,12 @@ mod tests {
 
     #[test]
     fn fields_become_journal_fields() {
-        let seen = Arc::new(Mutex::new(Vec::new()));
-        let subscriber = tracing_subscriber::registry().with(Capture(Arc::clone(&seen)));
+        let seen = Capture::default();
+        let subscriber = tracing_subscriber::registry().with(seen.clone());
         tracing::subscriber::with_default(subscriber, || {
             tracing::info!(pool = "vips", count = 3, cluster.name = %"c1", "gave addresses");
         });
-        let fields = seen.lock().unwrap().pop().unwrap();
+        let fields = seen.last();
         assert_eq!(fields.message, "gave addresses");
         let names: Vec<_> = fields.values.keys().map(String::as_str).collect();
         assert_eq!(names, ["FIPD_CLUSTER_NAME", "FIPD_COUNT", "FIPD_POOL"]);
@@ -555,12 +567,12 @@ mod tests {
         let read: serde_json::Value = serde_json::from_slice(&json).unwrap();
         assert_eq!(read["level"], "WARN");
 
-        let seen = Arc::new(Mutex::new(Vec::new()));
-        let subscriber = tracing_subscriber::registry().with(Capture(Arc::clone(&seen)));
+        let seen = Capture::default();
+        let subscriber = tracing_subscriber::registry().with(seen.clone());
         tracing::subscriber::with_default(subscriber, || {
             tracing::warn!(error = %hostile, "failed {hostile}");
         });
-        let fields = seen.lock().unwrap().pop().unwrap();
+        let fields = seen.last();
         assert!(fields.message.len() < 2 * LONGEST);
         assert!(fields.values["FIPD_ERROR"].len() < 2 * LONGEST);
     }

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
+use tracing::level_filters::LevelFilter;
 
-use super::{LEVEL, LogError, parse_filter};
+use super::{LEVEL, LogError, parse_filter, record_filter::RecordFilter};
 
 /// What says the level.
 static LEVELS: Mutex<Levels> = Mutex::new(Levels {
@@ -14,12 +15,14 @@ static LEVELS: Mutex<Levels> = Mutex::new(Levels {
 
 struct Levels {
     process: String,
-    modules: BTreeMap<&'static str, &'static str>,
+    modules: BTreeMap<&'static str, LevelFilter>,
 }
 
 /// Notes the level that the process starts with.
-pub(super) fn begin(level: &str) {
-    LEVELS.lock().process = level.to_owned();
+pub(super) fn begin(level: &str) -> Result<RecordFilter, LogError> {
+    let mut levels = LEVELS.lock();
+    levels.process = level.to_owned();
+    levels.filter()
 }
 
 /// The level of the process.
@@ -38,11 +41,11 @@ pub fn set_level(level: &str) -> Result<(), LogError> {
     levels.apply()
 }
 
-/// Gives the records of a module a level of their own; `None`: that of the process.
+/// Gives the records of a module, and those of fipd within spans of it, a level of their own; `None`: that of the process.
 ///
 /// # Errors
-/// A level that is none.
-pub fn set_module_level(module: &'static str, level: Option<&'static str>) -> Result<(), LogError> {
+/// The level of the process is none.
+pub fn set_module_level(module: &'static str, level: Option<LevelFilter>) -> Result<(), LogError> {
     let mut levels = LEVELS.lock();
     match level {
         Some(level) => levels.modules.insert(module, level),
@@ -53,39 +56,79 @@ pub fn set_module_level(module: &'static str, level: Option<&'static str>) -> Re
 
 impl Levels {
     fn apply(&self) -> Result<(), LogError> {
-        let filter = parse_filter(&self.text())?;
+        // Before logging starts nobody has said a level.
         if let Some(handle) = LEVEL.get() {
             // The subscriber lives as long as the process.
-            let _ = handle.reload(filter);
+            let _ = handle.reload(self.filter()?);
         }
         Ok(())
     }
 
-    fn text(&self) -> String {
+    fn filter(&self) -> Result<RecordFilter, LogError> {
         let modules = self.modules.iter();
-        let modules = modules.map(|(module, level)| format!("{module}={level}"));
-        let process = Some(self.process.clone()).filter(|level| !level.is_empty());
-        process
-            .into_iter()
-            .chain(modules)
-            .collect::<Vec<_>>()
-            .join(",")
+        let modules = modules.map(|(module, level)| (*module, *level));
+        Ok(RecordFilter::new(
+            parse_filter(&self.process)?,
+            modules.collect(),
+        ))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use tracing_subscriber::layer::SubscriberExt as _;
+
+    use super::{super::tests::Capture, *};
+
+    const MODULE: &str = "fipd::systems::one";
+
+    /// What is written of a few records where the module has this level.
+    fn written(level: Option<LevelFilter>) -> Vec<String> {
+        let levels = Levels {
+            process: "info".to_owned(),
+            modules: level.into_iter().map(|level| (MODULE, level)).collect(),
+        };
+        let capture = Capture::default();
+        let subscriber = tracing_subscriber::registry()
+            .with(levels.filter().unwrap())
+            .with(capture.clone());
+        tracing::subscriber::with_default(subscriber, || {
+            tracing::info!(target: "fipd::guests", "shared");
+            tracing::debug!(target: "fipd::systems::one::guest", "own detail");
+            tracing::info!(target: "fipd::systems::one_more", "another");
+            let span = tracing::error_span!(target: MODULE, "one");
+            span.in_scope(|| {
+                tracing::info!(target: "fipd::guests", "shared, for it");
+                tracing::debug!(target: "fipd::guests", "shared detail, for it");
+                tracing::warn!(target: "fipd::guests", "shared warning, for it");
+                tracing::debug!(target: "hyper", "detail of a library");
+            });
+        });
+        capture.messages()
+    }
 
     #[test]
     fn a_module_has_a_level_beside_that_of_the_process() {
-        let mut levels = Levels {
-            process: "warn".to_owned(),
-            modules: [("fipd::a", "debug")].into(),
-        };
-        assert_eq!(levels.text(), "warn,fipd::a=debug");
-        assert!(levels.apply().is_ok());
-        levels.modules.clear();
-        assert_eq!(levels.text(), "warn");
+        let quiet = ["shared", "another"];
+        let usual = [
+            "shared",
+            "another",
+            "shared, for it",
+            "shared warning, for it",
+        ];
+        assert_eq!(written(None), usual);
+        assert_eq!(written(Some(LevelFilter::INFO)), usual);
+        assert_eq!(written(Some(LevelFilter::ERROR)), quiet);
+        assert_eq!(
+            written(Some(LevelFilter::DEBUG)),
+            [
+                "shared",
+                "own detail",
+                "another",
+                "shared, for it",
+                "shared detail, for it",
+                "shared warning, for it"
+            ]
+        );
     }
 }
