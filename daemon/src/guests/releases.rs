@@ -87,13 +87,13 @@ pub mod tests {
         }
     }
 
-    /// Its release failed.
-    pub fn failed() -> Releases {
+    /// Its release failed, and is at this now.
+    pub fn failed(activity: Activity) -> Releases {
         let error = ChartError {
             reason: "HelmChartFailed",
             message: "too often".into(),
         };
-        Releases([progress(Activity::Idle, Some(error))].into())
+        Releases([progress(activity, Some(error))].into())
     }
 
     fn progress(activity: Activity, error: Option<ChartError>) -> (ReleaseTarget, Progress) {
@@ -126,7 +126,7 @@ pub mod tests {
     fn a_release_tells_its_state_and_its_last_error() {
         let guest = guest();
         let release = &guest.releases[0];
-        let failed = failed().state_of(&guest, release);
+        let failed = failed(Activity::Idle).state_of(&guest, release);
         assert_eq!((failed.state, failed.since), ("failed", Some(Timestamp(5))));
         let text = failed.error_text();
         assert_eq!(text.as_deref(), Some("HelmChartFailed: too often"));

@@ -323,11 +323,17 @@ fn releases(guests: &[GuestView], all: &Releases) -> Series<'static> {
         releases.map(move |release| (guest, release))
     });
     let value = |(guest, release): (&GuestView, &ReleaseView)| {
+        let release_state = all.state_of(guest, release);
+        // One that failed has failed until it is well, also while it is tried again: alerts count on it.
+        let state = match release_state.error {
+            Some(_) => "failed",
+            None => release_state.state,
+        };
         let mut labels = vec![
             ("rancher", guest.rancher.to_string()),
             ("guest", guest.id.clone()),
             ("release", format!("{}/{}", release.namespace, release.name)),
-            ("state", all.state_of(guest, release).state.to_owned()),
+            ("state", state.to_owned()),
         ];
         let system = guest.system.mark();
         labels.extend(system.map(|system| ("system", system.to_owned())));
@@ -343,9 +349,12 @@ fn releases(guests: &[GuestView], all: &Releases) -> Series<'static> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::guests::{
-        releases::tests::{failed, guest},
-        system::testing::SECOND,
+    use crate::{
+        guests::{
+            releases::tests::{failed, guest},
+            system::testing::SECOND,
+        },
+        helm::Activity,
     };
 
     #[test]
@@ -366,7 +375,6 @@ mod tests {
 
     #[test]
     fn each_release_of_a_guest_has_its_state() {
-        let series = releases(&[guest()], &failed());
         let labels = [
             ("rancher", "rancher"),
             ("guest", "c-1"),
@@ -374,7 +382,16 @@ mod tests {
             ("state", "failed"),
         ];
         let labels = labels.map(|(key, value)| (key, value.to_owned())).to_vec();
-        assert_eq!(series.values, [(labels.clone(), 1.0)]);
+        let since = Timestamp(7);
+        let operation = "upgrade";
+        for activity in [
+            Activity::Idle,
+            Activity::Waiting { since },
+            Activity::Running { operation, since },
+        ] {
+            let series = releases(&[guest()], &failed(activity));
+            assert_eq!(series.values, [(labels.clone(), 1.0)], "{activity:?}");
+        }
         let second = GuestView {
             system: SECOND,
             ..guest()

@@ -151,11 +151,14 @@ fn health(phase: GuestPhase) -> Health {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::guests::releases::tests::{failed, guest};
+    use crate::{
+        guests::releases::tests::{failed, guest},
+        helm::Activity,
+    };
 
     #[test]
     fn a_row_tells_how_each_release_stands() {
-        let row = row(&GuestBoard::default(), &failed(), &guest());
+        let row = row(&GuestBoard::default(), &failed(Activity::Idle), &guest());
         let release = &row.releases[0];
         assert_eq!((&*release.state, release.health), ("failed", Health::Bad));
         assert_eq!(release.error, "HelmChartFailed: too often");
