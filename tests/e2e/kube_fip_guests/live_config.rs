@@ -21,8 +21,10 @@ async fn the_config_is_followed_live_and_the_last_good_value_of_a_key_stays_in_f
     ])
     .await;
     // fipd's own configuration goes before the ConfigMap.
-    let name = "[cluster.kube-fip]\nkubevip-cloud-provider-release-name = \"provider\"\n";
-    bed.write_config(&["kube-fip"], name);
+    let named = |name: &str| {
+        format!("[cluster.kube-fip]\nkubevip-cloud-provider-release-name = \"{name}\"\n")
+    };
+    bed.write_config(&["kube-fip"], &named("provider"));
     bed.restart().await;
     let mut settings = bed.settings();
     settings.extend([
@@ -99,4 +101,18 @@ async fn the_config_is_followed_live_and_the_last_good_value_of_a_key_stays_in_f
         .await;
     guest.wait_releases(&[KUBE_VIP, "provider"]).await;
     guest.wait_image(KUBE_VIP, "again").await;
+
+    // Under another name it is the same chart: never twice, and never from under a Service.
+    let services = guest.serve_web().await;
+    bed.write_config(&["kube-fip"], &named("ccm"));
+    bed.restart().await;
+    let guest = the_guest(&bed);
+    guest.wait_reason("ServicesHoldAddresses").await;
+    guest.wait_releases(&[KUBE_VIP, "provider"]).await;
+    services
+        .delete("web", &DeleteParams::default())
+        .await
+        .unwrap();
+    guest.wait_releases(&[KUBE_VIP, "ccm"]).await;
+    guest.wait_reason("Ready").await;
 }

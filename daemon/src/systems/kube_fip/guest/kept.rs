@@ -53,8 +53,11 @@ impl VipGuests {
             .as_deref()
             .map(|name| Key::new(FLEET_NAMESPACE, name));
         match made.and_then(|made| provisioned.seen(&made)) {
-            // One that has lost its status may be this guest's.
-            Some(Observed::Parsed(made)) => made.id.as_deref().is_none_or(|made| made == id),
+            // One that has lost its status may be this guest's. Whatever the FloatingIP says by now: what was written into the
+            // guest may have its address.
+            Some(Observed::Parsed(made)) => {
+                made.id.as_deref().is_none_or(|made| made == id) || self.noted(id).written
+            }
             Some(Observed::Malformed(_)) => true,
             None => !provisioned.is_complete() || self.noted(id).written,
         }

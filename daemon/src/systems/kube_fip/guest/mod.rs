@@ -38,8 +38,11 @@ use std::{
 use fipd_core::{LeaseKey, Text};
 use parking_lot::{Mutex, RwLock};
 use tokio::{sync::Notify, task::JoinSet, time::Instant};
+use tracing::Instrument as _;
 
-use self::{config::GuestConfig, observe::VipObjects, plan::VipWait};
+use self::{
+    config::GuestConfig, follow_config::FollowedConfig, observe::VipObjects, plan::VipWait,
+};
 use super::{
     floating_ip::FipView, metrics::VipCounts, rancher::RancherClusters, range::RangeView,
     settings::KubeFipSettings,
@@ -67,6 +70,9 @@ pub const SYSTEM: GuestSystem = GuestSystem {
     name: KubeFipSettings::NAME,
     unnamed: false,
 };
+
+/// Where the records of the system come from: its own, and what is shared writes while it works for the system.
+const RECORDS: &str = "fipd::systems::kube_fip";
 
 /// Guests that are worked on at once. One that does not answer takes a place for ten seconds, a slow one for two minutes at most.
 const AT_ONCE: usize = 64;
@@ -97,6 +103,7 @@ pub struct VipGuests {
     metrics_ports: BTreeSet<u16>,
     /// Told when the ConfigMap of the configuration may say something else.
     config_noticed: Notify,
+    followed: Mutex<FollowedConfig>,
 }
 
 /// What the guests are looked after with.
@@ -161,6 +168,7 @@ impl VipGuests {
             unused: Mutex::default(),
             metrics_ports: means.metrics_ports,
             config_noticed: Notify::new(),
+            followed: Mutex::default(),
             site,
         })
     }
@@ -194,9 +202,12 @@ impl VipGuests {
     }
 
     async fn run(self: &Arc<Self>) {
-        let reconcile = (self, Self::reconcile);
+        let records = || tracing::error_span!(target: RECORDS, "kube-fip");
+        let reconcile = move |all: Arc<Self>, key| all.reconcile(key).instrument(records());
+        let reconcile = (self, reconcile);
         let guests = work_on(&self.site, "guest", (&self.queue, AT_ONCE), reconcile);
-        let charts = (self, Self::reconcile_charts);
+        let charts = move |all: Arc<Self>, key| all.reconcile_charts(key).instrument(records());
+        let charts = (self, charts);
         let charts = work_on(&self.site, "charts", (&self.chart_queue, AT_ONCE), charts);
         tokio::join!(guests, charts, self.follow_config());
     }

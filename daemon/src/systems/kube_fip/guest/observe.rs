@@ -100,22 +100,16 @@ impl VipGuests {
 
     /// A FloatingIP changed: it is in the namespace of its guest.
     pub fn fip_changed(&self, key: &Key) {
-        if self.config().trace_ipam_data {
-            self.trace(key);
-        }
         self.queue.add(Key::new("", &key.namespace));
     }
 
-    /// Logs what a FloatingIP says and has.
-    fn trace(&self, key: &Key) {
-        let fip = self.fips.get(key);
-        let held = fip.as_ref().and_then(|fip| self.lease(key, fip));
-        let held = held.map(|lease| lease.address);
-        let (said, range) = match &fip {
-            Some(fip) => (&*fip.wanted, fip.range.as_deref().unwrap_or_default()),
-            None => ("gone", ""),
-        };
-        tracing::info!(namespace = %key.namespace, name = %key.name, range, said, ?held, "FloatingIP");
+    /// Logs what each FloatingIP of a guest says and has.
+    pub(super) fn trace(&self, id: &str) {
+        for (key, fip) in self.fips_in(id) {
+            let held = self.lease(&key, &fip).map(|lease| lease.address);
+            let (said, range) = (&*fip.wanted, fip.range.as_deref().unwrap_or_default());
+            tracing::info!(namespace = %key.namespace, name = %key.name, range, said, ?held, "FloatingIP");
+        }
     }
 
     /// Guests that wait for a range may have one. Its status, which changes with every address, is nothing to them.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fipd_crds::kube_fip::{GUEST_RANGE, KUBE_VIP, SERVICE_NAMESPACE};
+use fipd_crds::kube_fip::{CLUSTER_NAME, GUEST_RANGE, KUBE_VIP, SERVICE_NAMESPACE};
 
 use super::{
     address_map::{self, GuestAddress},
@@ -102,6 +102,14 @@ pub enum VipWait {
     )]
     ServiceNamespace(String),
     #[error(
+        "annotation {CLUSTER_NAME}: {named:?} of FloatingIP {fip} in its namespace is not {cluster:?}, its name, and no other FloatingIP there has that; what the guest has stays as it is until the annotation is corrected or the FloatingIP deleted"
+    )]
+    OtherCluster {
+        fip: String,
+        named: String,
+        cluster: String,
+    },
+    #[error(
         "its FloatingIP {0} does not fit its schema; what the guest has stays as it is until it does, or is deleted"
     )]
     Malformed(String),
@@ -117,7 +125,7 @@ impl VipWait {
             Self::UnknownRange(_) => "UnknownRange",
             Self::LabelInvalid(_) => "LabelInvalid",
             Self::SameRelease(_) => "ReleaseNamesEqual",
-            Self::ServiceNamespace(_) => "AnnotationInvalid",
+            Self::ServiceNamespace(_) | Self::OtherCluster { .. } => "AnnotationInvalid",
             Self::Malformed(_) => MALFORMED,
         }
     }
@@ -133,6 +141,7 @@ impl VipWait {
             | Self::LabelInvalid(_)
             | Self::SameRelease(_)
             | Self::ServiceNamespace(_)
+            | Self::OtherCluster { .. }
             | Self::Malformed(_) => Duration::from_secs(120),
         }
     }

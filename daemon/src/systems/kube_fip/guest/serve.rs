@@ -57,7 +57,8 @@ impl VipGuests {
     }
 
     async fn serve(&self, id: &str, cluster: &ManagedCluster) -> Next {
-        let interval = self.config().interval;
+        let config = self.config();
+        let interval = config.interval;
         let look = tokio::time::timeout(LOOK, self.try_serve(id, cluster)).await;
         let looked = look.unwrap_or_else(|_| {
             self.access.rest(id);
@@ -93,6 +94,15 @@ impl VipGuests {
                 (says, None, next)
             }
         };
+        tracing::debug!(
+            cluster = id,
+            reason = says.reason,
+            ?next,
+            "looked at a guest"
+        );
+        if config.trace_ipam_data {
+            self.trace(id);
+        }
         self.say(id, cluster, plan.as_ref(), says);
         next
     }
@@ -226,6 +236,7 @@ impl VipGuests {
             let namespace = fip.service_namespace.as_ref()?;
             (!is_namespace(namespace)).then(|| VipWait::ServiceNamespace(key.name.to_string()))
         });
+        let unclear = unclear.or_else(|| self.misnamed(id, &key.name).filter(|_| fips.is_empty()));
         if unclear.is_some() {
             // Everything stays as it is.
             return (VipPlan::default(), unclear);
@@ -252,14 +263,30 @@ impl VipGuests {
         })
     }
 
+    /// A FloatingIP in the namespace of the guest that names another cluster.
+    fn misnamed(&self, id: &str, cluster: &str) -> Option<VipWait> {
+        self.fips_in(id).find_map(|(key, fip)| {
+            let named = fip.cluster.clone().filter(|named| named != cluster)?;
+            Some(VipWait::OtherCluster {
+                fip: key.name.to_string(),
+                named,
+                cluster: cluster.to_owned(),
+            })
+        })
+    }
+
     /// Its FloatingIPs, by name. One of another cluster's name is not its own: the namespace may be an older guest's.
     pub(super) fn fips_of(&self, id: &str, cluster: &str) -> Vec<(Key, Arc<FipView>)> {
+        let fips = self.fips_in(id);
+        fips.filter(|(_, fip)| fip.cluster.as_deref() == Some(cluster))
+            .collect()
+    }
+
+    /// The FloatingIPs in the namespace of a guest, by name.
+    pub(super) fn fips_in(&self, id: &str) -> impl Iterator<Item = (Key, Arc<FipView>)> {
         let keys = self.fips.keys_in(id).into_iter();
         let fips = keys.filter_map(|key| Some((key.clone(), self.fips.get(&key)?)));
-        fips.filter(|(_, fip)| {
-            fip.meta.deleted.is_none() && fip.cluster.as_deref() == Some(cluster)
-        })
-        .collect()
+        fips.filter(|(_, fip)| fip.meta.deleted.is_none())
     }
 
     /// What a FloatingIP holds by the ledger: its status may be old.

@@ -13,6 +13,7 @@ use http_body_util::BodyExt as _;
 use kube::{Client, client::Body};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use tracing_subscriber::layer::SubscriberExt as _;
 
 use super::{
     notes::{NOTES, VipNote},
@@ -32,11 +33,13 @@ use crate::{
         hosting::Provisioned,
     },
     ipam::Ipam,
+    logging::tests::Capture,
     system,
     systems::kube_fip::{
         floating_ip::{self, GuestFipController, GuestFloatingIps},
         metrics::GuestEvent,
         names::FLOATING_IP,
+        settings::GuestInstall,
     },
 };
 
@@ -52,6 +55,8 @@ struct FakeCluster {
     answers: AtomicBool,
     /// As Rancher it has the kubeconfigs of all guests.
     has_kubeconfigs: AtomicBool,
+    /// ConfigMaps can be written.
+    takes_maps: AtomicBool,
     maps: Mutex<BTreeMap<String, Value>>,
     services: Mutex<Vec<Value>>,
     /// Method and path of each request.
@@ -65,6 +70,7 @@ impl FakeCluster {
             deployed: Mutex::new(DEPLOYED.to_vec()),
             answers: AtomicBool::new(true),
             has_kubeconfigs: AtomicBool::new(true),
+            takes_maps: AtomicBool::new(true),
             maps: Mutex::default(),
             services: Mutex::default(),
             asked: Mutex::default(),
@@ -138,6 +144,12 @@ impl FakeCluster {
                 let maps = self.maps.lock();
                 maps.get(*name)
                     .map_or((404, missing), |map| (200, map.clone()))
+            }
+            ("POST" | "PATCH", [.., "configmaps"] | [.., "configmaps", _])
+                if !self.takes_maps.load(Ordering::Relaxed) =>
+            {
+                let status = json!({ "status": "Failure", "code": 403, "reason": "Forbidden" });
+                (403, status)
             }
             ("POST", [.., "configmaps"]) => {
                 let name = body["metadata"]["name"].as_str().unwrap_or_default();
@@ -247,16 +259,7 @@ impl Bench {
         let key = Key::new("fleet-default", name);
         guests.sources.provisioned.set(&key, made);
         guests.access.names.note(&id.as_str().into(), Some(name));
-        let fip = Key::new(&id, &format!("{name}-kubevip"));
-        let object = json!({
-            "apiVersion": "kubefip.k8s.binbash.org/v1", "kind": "FloatingIP",
-            "metadata": { "annotations": {
-                "clustername": name, "fiprange": "net", "updateConfigMap": "true",
-            } },
-            "spec": {},
-        });
-        let view = floating_ip::view(serde_json::from_value(object).expect("a FloatingIP"));
-        guests.fips.set(&fip, view);
+        let fip = self.name_cluster(name, name);
         let site = &guests.site;
         let holder = Holder {
             identity: fip.identity(site.system.clone(), &site.id, FLOATING_IP.kind),
@@ -268,6 +271,21 @@ impl Bench {
         let cluster = FakeCluster::new(&id);
         guests.access.keep(&id, "kube", cluster.remote());
         self.clusters.insert(name.to_owned(), cluster);
+    }
+
+    /// Has the FloatingIP of a guest name a cluster.
+    fn name_cluster(&self, name: &str, named: &str) -> Key {
+        let fip = Key::new(&format!("c-m-{name}"), &format!("{name}-kubevip"));
+        let object = json!({
+            "apiVersion": "kubefip.k8s.binbash.org/v1", "kind": "FloatingIP",
+            "metadata": { "annotations": {
+                "clustername": named, "fiprange": "net", "updateConfigMap": "true",
+            } },
+            "spec": {},
+        });
+        let view = floating_ip::view(serde_json::from_value(object).expect("a FloatingIP"));
+        self.guests.fips.set(&fip, view);
+        fip
     }
 
     fn cluster(&self, name: &str) -> &FakeCluster {
@@ -510,6 +528,88 @@ async fn an_address_in_use_is_kept_where_the_guest_has_no_charts_of_fipds() {
         .store(false, Ordering::Relaxed);
     bench.look("one").await;
     assert_eq!(bench.kept("one"), 1, "the Service has it");
+}
+
+#[tokio::test]
+async fn a_floating_ip_that_names_another_cluster_takes_nothing_from_its_guest() {
+    let bench = Bench::new(&["one", "two"]).await;
+    let may_use = |fip: &Key| {
+        let view = bench.guests.fips.get(fip).expect("a FloatingIP");
+        bench.guests.may_use(&fip.namespace, &view)
+    };
+    let fip = bench.name_cluster("one", "two");
+    assert!(!may_use(&fip), "nothing of it was ever written");
+    bench.name_cluster("one", "one");
+    bench.look("one").await;
+    let provides = bench.cluster("one").provides();
+    assert!(provides.is_some());
+    bench.name_cluster("one", "two");
+    assert!(may_use(&fip), "a Service may have it");
+    bench.look("one").await;
+    assert_eq!(bench.cluster("one").provides(), provides);
+    let waits = Some((GuestPhase::Waiting, "AnnotationInvalid"));
+    assert_eq!(bench.phase("one"), waits);
+    bench.look("two").await;
+    let waits = Some((GuestPhase::Waiting, "ChartsInstalling"));
+    assert_eq!(bench.phase("two"), waits);
+}
+
+impl Bench {
+    /// The admin's ConfigMap says how charts are installed.
+    fn say_install(&self, mode: &str) {
+        let key = Key::new(self.guests.config_namespace(), observe::CONFIG);
+        let texts = [("kubevipGuestInstall".to_owned(), mode.to_owned())];
+        self.guests.maps.seen.set(&key, texts.into());
+    }
+
+    fn install(&self) -> GuestInstall {
+        self.guests.config().install
+    }
+}
+
+#[tokio::test]
+async fn the_last_good_value_counts_also_where_it_could_not_be_kept_and_is_kept_later() {
+    let bench = Bench::new(&[]).await;
+    tokio::time::pause();
+    bench.rancher.takes_maps.store(false, Ordering::Relaxed);
+    bench.say_install("enabled");
+    assert!(bench.guests.read_config().await);
+    assert_eq!(bench.install(), GuestInstall::Enabled);
+    bench.say_install("enabeld");
+    assert!(!bench.guests.read_config().await);
+    assert_eq!(bench.install(), GuestInstall::Enabled);
+    assert_eq!(bench.guests.maps.get(notes::COPY), None);
+
+    let guests = Arc::clone(&bench.guests);
+    let follow = tokio::spawn(async move { guests.follow_config().await });
+    bench.rancher.takes_maps.store(true, Ordering::Relaxed);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let kept = bench.guests.maps.get(notes::COPY).expect("it is kept");
+    assert_eq!(kept["kubevipGuestInstall"], "enabled");
+    follow.abort();
+}
+
+#[tokio::test]
+async fn trace_ipam_data_logs_each_address_at_each_look() {
+    let bench = Bench::new(&["one"]).await;
+    let capture = Capture::default();
+    let subscriber = tracing_subscriber::registry().with(capture.clone());
+    let _logging = tracing::subscriber::set_default(subscriber);
+    let traced = || {
+        let messages = capture.messages();
+        messages.iter().filter(|text| *text == "FloatingIP").count()
+    };
+    bench.look("one").await;
+    assert_eq!(traced(), 0);
+    let config = GuestConfig {
+        trace_ipam_data: true,
+        ..(*bench.guests.config()).clone()
+    };
+    *bench.guests.config.write() = Arc::new(config);
+    for _ in 0..2 {
+        bench.look("one").await;
+        assert_eq!(traced(), 1);
+    }
 }
 
 #[tokio::test]
