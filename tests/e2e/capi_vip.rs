@@ -11,6 +11,8 @@
 mod absence;
 #[path = "capi_vip/claims.rs"]
 mod claims;
+#[path = "capi_vip/drift.rs"]
+mod drift;
 #[path = "capi_vip/endpoint.rs"]
 mod endpoint;
 #[path = "capi_vip/examples.rs"]

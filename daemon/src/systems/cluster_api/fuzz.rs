@@ -115,6 +115,7 @@ fn cluster(object: Cluster) {
                     class,
                     control_plane: state.clone(),
                     ingress: state.clone(),
+                    replaced: None,
                     second: view.families.map(|_| SecondFacts {
                         control_plane: state.clone(),
                         ingress: state.clone(),

@@ -263,7 +263,7 @@ impl OwnFigures {
             Series::new("clusters", "Clusters, by what they get", self.clusters),
             Series::new(
                 "endpoint_differs",
-                "1 while the endpoint of the Cluster is another than its claim has",
+                "1 while the endpoint of the Cluster differs from its lease",
                 self.differ,
             ),
             Series::new(

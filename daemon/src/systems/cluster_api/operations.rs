@@ -152,7 +152,7 @@ fn of_cluster(vips: &VipController, key: &Key, cluster: &CapiClusterView) -> Val
         "state": said.state.as_str(), "waiting": said.state == VipState::Waiting,
         "endpoint": endpoint.map(host_and_port),
         "claims": names, "mode": if has_variable { "variable" } else { "annotation" },
-        "alarm": endpoint_differs(cluster).then_some("the endpoint differs from its claim"),
+        "alarm": endpoint_differs(cluster).then_some("the endpoint differs from its lease"),
         "reason": said.reason, "message": said.message,
     });
     let shown = [

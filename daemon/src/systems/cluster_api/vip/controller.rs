@@ -243,6 +243,7 @@ impl VipController {
         let mut plan = plan(&VipFacts {
             cluster,
             class: found.as_deref(),
+            replaced: self.replaced(of, [endpoint, front], &pools),
             control_plane,
             ingress,
             second: is_dual.then(|| SecondFacts {

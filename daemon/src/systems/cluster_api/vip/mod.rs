@@ -16,6 +16,7 @@
 pub mod choose;
 mod claim;
 pub mod controller;
+mod drift;
 pub mod families;
 mod inventory;
 pub mod leave;

@@ -21,7 +21,7 @@ pub const CONDITIONS: [&str; 4] = [
     SECOND_INGRESS_READY,
 ];
 
-/// Reason of [`ENDPOINT_READY`]: the endpoint is another than its claim has.
+/// Reason of [`ENDPOINT_READY`]: the endpoint differs from its lease, be that of its claim or of the Cluster itself.
 pub const ENDPOINT_DIFFERS: &str = "EndpointDiffers";
 /// Reason of both: no pool has the labels of the class and role.
 pub const POOL_NOT_FOUND: &str = "PoolNotFound";
@@ -111,6 +111,8 @@ pub struct VipFacts<'a> {
     pub class: Option<&'a ClassView>,
     pub control_plane: ClaimState,
     pub ingress: ClaimState,
+    /// The address that an endpoint without a claim had first, if it has another one now.
+    pub replaced: Option<IpAddr>,
     /// `None`: the Cluster has one family, or says none.
     pub second: Option<SecondFacts>,
     pub default_port: i32,
@@ -201,8 +203,21 @@ fn control_plane(
             VipStep::Nothing
         }
         (Some(host), _) => {
-            let message = format!("the endpoint {host} was chosen by somebody else, and stays");
-            says(true, "EndpointGiven", message);
+            // Before that no certificate carries it, and whoever chose it may choose again.
+            match facts.replaced.filter(|_| cluster.is_provisioned) {
+                Some(first) => says(
+                    false,
+                    ENDPOINT_DIFFERS,
+                    format!(
+                        "the endpoint is {host}, and the Cluster holds {first}, which was its endpoint first; certificates carry the endpoint, so it is not changed: put {first} back, or let an admin of fipd release its lease once nothing uses it"
+                    ),
+                ),
+                None => says(
+                    true,
+                    "EndpointGiven",
+                    format!("the endpoint {host} was chosen by somebody else, and stays"),
+                ),
+            }
             fill_empty(facts, apply);
             cluster.host().map_or(VipStep::Nothing, VipStep::Reserve)
         }

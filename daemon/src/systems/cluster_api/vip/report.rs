@@ -103,7 +103,7 @@ pub fn report(settings: &ClusterApiSettings, key: &Key, cluster: &CapiClusterVie
     VipReport::new(state, reason, messages.join("; "))
 }
 
-/// Whether the endpoint is another than its claim has, which nobody but an admin may put right.
+/// Whether the endpoint differs from its lease, which nobody but an admin may put right.
 pub fn endpoint_differs(cluster: &CapiClusterView) -> bool {
     let mut conditions = cluster.conditions.iter();
     conditions.any(|one| one.type_ == ENDPOINT_READY && one.reason == ENDPOINT_DIFFERS)

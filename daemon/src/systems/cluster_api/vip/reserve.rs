@@ -2,9 +2,14 @@
 
 use std::net::IpAddr;
 
-use fipd_core::{LeaseKey, NetworkId};
+use fipd_core::{LeaseKey, Ledger, NetworkId, PoolId};
 
-use super::{VipController, choose::VipPool, observe::CapiClusterView};
+use super::{
+    VipController,
+    choose::{VipPool, VipWish},
+    drift,
+    observe::CapiClusterView,
+};
 use crate::{
     controller::{
         Reconciled,
@@ -45,6 +50,38 @@ impl VipController {
         let tenant = self.context.site.tenant_of(&key.namespace);
         let request = asker.adopt(place.into(), Some(tenant));
         self.context.take_in(request).await
+    }
+
+    /// The address that an endpoint without a claim had first, if it has another one now. What a pool gave that serves ingresses
+    /// alone was of no endpoint.
+    pub(super) fn replaced(
+        &self,
+        (key, cluster): (&Key, &CapiClusterView),
+        [endpoint, front]: [VipWish<'_>; 2],
+        pools: &[VipPool],
+    ) -> Option<IpAddr> {
+        cluster.endpoint.as_ref()?;
+        let identity = self.context.identity(key);
+        let planes = endpoint.of_either().candidates(pools);
+        let mut fronts = front.of_either().candidates(pools);
+        fronts.retain(|pool| !planes.contains(pool));
+        let id = |ledger: &Ledger, pool: &VipPool| {
+            let mirror = self.context.site.mirror_in(ledger, &pool.key.to_string());
+            mirror.map(|pool| pool.id)
+        };
+        self.context.read(|ledger| {
+            let fronts = fronts.iter().filter_map(|pool| id(ledger, pool));
+            let fronts: Vec<PoolId> = fronts.collect();
+            let mut held = ledger.addresses_of(&identity);
+            // An earlier Cluster of that name has nothing to do with it.
+            held.retain(|lease| {
+                let member = lease.member(&identity);
+                member.is_some_and(|one| one.holder.instance == cluster.meta.uid)
+            });
+            drift::replaced(cluster, &held, |lease| {
+                lease.pool.is_none_or(|pool| !fronts.contains(&pool))
+            })
+        })
     }
 
     /// Who has an address in the place of the Cluster that shows it.

@@ -56,6 +56,7 @@ fn planned(
         class: Some(&class),
         control_plane,
         ingress,
+        replaced: None,
         second: Some(SecondFacts {
             control_plane: second,
             ingress: front,

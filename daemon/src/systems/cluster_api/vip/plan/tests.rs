@@ -54,6 +54,7 @@ fn planned(case: Case<'_>) -> VipPlan {
         class: class.as_ref(),
         control_plane: case.control_plane,
         ingress: case.ingress,
+        replaced: None,
         second: None,
         default_port: 6443,
     })
@@ -105,6 +106,7 @@ fn e_5_an_endpoint_given_by_hand_is_reserved_and_no_claim_is_made() {
             class: class.as_ref(),
             control_plane: given("10.0.0.15"),
             ingress: absent(),
+            replaced: None,
             second: None,
             default_port: 6443,
         };
@@ -157,6 +159,7 @@ fn planned_for(class: &ClassView, cluster: &Value) -> VipPlan {
         class: Some(class),
         control_plane: given("10.0.0.15"),
         ingress: absent(),
+        replaced: None,
         second: None,
         default_port: 6443,
     })
@@ -271,9 +274,47 @@ fn planned_given(class: Option<&ClassView>, cluster: &CapiClusterView) -> VipPla
         class,
         control_plane: absent(),
         ingress: absent(),
+        replaced: None,
         second: None,
         default_port: 6443,
     })
+}
+
+/// Without a claim the Cluster itself has the lease, whoever chose the endpoint first.
+#[test]
+fn an_endpoint_that_differs_from_the_lease_of_its_cluster_is_not_rewritten() {
+    let class = class(true);
+    for (host, provisioned, replaced, reason) in [
+        ("10.0.0.9", true, Some("10.0.0.5"), "EndpointDiffers"),
+        ("api.example", true, Some("10.0.0.5"), "EndpointDiffers"),
+        ("10.0.0.9", false, Some("10.0.0.5"), "EndpointGiven"),
+        ("10.0.0.9", true, None, "EndpointGiven"),
+    ] {
+        let cluster = cluster(&json!({
+            "spec": { "controlPlaneEndpoint": { "host": host, "port": 6443 } },
+            "status": { "initialization": { "infrastructureProvisioned": provisioned } },
+        }));
+        let case = format!("{host} {provisioned} {replaced:?}");
+        for control_plane in [absent(), ClaimState::Absent(Ok(())), ClaimState::Underway] {
+            let plan = plan(&VipFacts {
+                cluster: &cluster,
+                class: Some(&class),
+                control_plane,
+                ingress: absent(),
+                replaced: replaced.map(ip),
+                second: None,
+                default_port: 6443,
+            });
+            let said = says(&plan, ENDPOINT_READY);
+            let differs = reason == "EndpointDiffers";
+            assert_eq!((said.status, said.reason), (!differs, reason), "{case}");
+            let named = said.message.contains(host) && said.message.contains("10.0.0.5");
+            assert!(named || !differs, "{}", said.message);
+            assert_eq!(plan.apply.endpoint, None, "{case}");
+            let reserved = host.parse().map_or(VipStep::Nothing, VipStep::Reserve);
+            assert_eq!(plan.control_plane, reserved, "{case}");
+        }
+    }
 }
 
 /// E-5 and E-8: the hook waits for the variable, and patches read both.
