@@ -54,6 +54,35 @@ async fn the_ingress_gets_its_address_as_annotation_and_label() {
     .await;
 }
 
+/// Each write of an address has Cluster API render anew: both are written in one apply where they come together. How long the API
+/// server takes for an IPAddress is not for fipd to say, so not every Cluster need have it.
+#[tokio::test(flavor = "multi_thread")]
+async fn both_addresses_are_written_in_one_apply() {
+    const ALL: usize = 8;
+    let bed = Bed::start(Class::with_cluster_vip("pair")).await;
+    bed.pool("pair", CONTROL_PLANE, &["10.59.0.15-10.59.0.29"])
+        .await;
+    bed.pool("pair-ingress", INGRESS, &["10.59.0.101-10.59.0.129"])
+        .await;
+    let mut managers = Vec::new();
+    for number in 0..ALL {
+        let name = format!("pair-{number}");
+        bed.cluster(&name).await;
+        let cluster = bed
+            .wait(&name, "has both addresses", |one| {
+                endpoint(one)["host"].is_string() && annotation(one).is_string()
+            })
+            .await;
+        let fields = cluster["metadata"]["managedFields"].as_array().unwrap();
+        let fields = fields.iter().filter(|one| one["subresource"].is_null());
+        let ours = fields.filter_map(|one| one["manager"].as_str());
+        let ours = ours.filter(|one| one.starts_with("fipd-cluster-"));
+        managers.push(ours.map(str::to_owned).collect::<Vec<_>>());
+    }
+    let in_one = managers.iter().filter(|all| **all == ["fipd-cluster-vip"]);
+    assert!(in_one.count() > ALL / 2, "{managers:?}");
+}
+
 /// Row 78 and E-2.
 #[tokio::test(flavor = "multi_thread")]
 async fn e_2_an_ipv6_ingress_is_no_label_and_holds_up_nothing() {

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 
 use super::{
     choose::{VipPool, VipSlot, VipWish},
+    half_ready::HalfReady,
     leave::cluster_of,
     observe::{CapiClusterView, ClassView},
     plan::{ENDPOINT_READY, INGRESS_READY, VipFacts, VipPlan, plan},
@@ -44,6 +45,7 @@ pub struct VipController {
     pub counts: VipCounts,
     /// Clusters that lack an address, and those that are being looked at: what changes meanwhile counts for them.
     pub(super) waiting: Mutex<BTreeSet<Key>>,
+    pub(super) half_ready: HalfReady,
     watched: Mutex<WatchedPools>,
 }
 
@@ -111,6 +113,7 @@ impl VipController {
             classes: Objects::new(),
             counts: counts.clone(),
             waiting: Mutex::default(),
+            half_ready: HalfReady::default(),
             watched: Mutex::default(),
         })
     }
@@ -156,6 +159,7 @@ impl VipController {
     /// What was reserved for it is free, or of the Cluster that it is elsewhere; its claims go with it.
     async fn gone(&self, key: &Key) -> Reconciled {
         self.waiting.lock().remove(key);
+        self.half_ready.forget(key);
         self.context.waiters.wait(key, None);
         if self.context.moved_away(key).await? {
             self.context.pass_to_moved(key).await?;
@@ -262,7 +266,7 @@ impl VipController {
         let steps = steps.map(|(step, wish)| self.step(of, step, wish, &pools));
         let done = join_all(steps).await;
         self.tell_rivals(of, &mut plan, [endpoint, front], &pools);
-        let written = self.write(key, cluster, &plan).await;
+        let written = self.publish(key, cluster, &plan).await;
         // A claim that refuses its owner holds up nothing else.
         done.into_iter()
             .chain([owned])

@@ -24,8 +24,8 @@ use crate::{
             IpClaims,
             observe::{AddressView, IpClaimView},
         },
-        names::{CLUSTER, INGRESS, INGRESS_ENABLED, ROLE},
-        vip::{leave::release_or_pass, plan::ENDPOINT_DIFFERS},
+        names::{CLUSTER, INGRESS, INGRESS_ENABLED, INGRESS_VIP, ROLE},
+        vip::{half_ready::AT_MOST, leave::release_or_pass, plan::ENDPOINT_DIFFERS},
     },
 };
 
@@ -96,12 +96,17 @@ impl Bench {
         claims.set(&Key::new("ns", name), IpClaimView::of(claim));
     }
 
-    /// The Cluster has this address by a claim of this name.
-    fn fulfil(&self, name: &str, address: &str) {
+    /// The Cluster has a claim of this name, and nobody has said anything of it.
+    fn own_claim(&self, name: &str) {
         let owner = json!([{
             "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": "c", "uid": "u-c",
         }]);
         self.claim(name, &json!({ "metadata": { "ownerReferences": owner } }));
+    }
+
+    /// The Cluster has this address by a claim of this name.
+    fn fulfil(&self, name: &str, address: &str) {
+        self.own_claim(name);
         let claim = json!([{
             "apiVersion": "ipam.cluster.x-k8s.io/v1beta2", "kind": "IPAddressClaim",
             "name": name, "uid": format!("u-{name}"),
@@ -164,6 +169,34 @@ async fn an_endpoint_that_somebody_just_wrote_is_not_overwritten() {
     assert_eq!(host(&cluster), "10.0.0.9");
     let said = &cluster["status"]["conditions"][0];
     assert_eq!(said["reason"], ENDPOINT_DIFFERS, "{said}");
+}
+
+#[tokio::test]
+async fn both_addresses_are_written_at_once_where_they_come_together() {
+    let with_ingress = json!({ "metadata": { "annotations": { INGRESS_ENABLED: "true" } } });
+    for comes in [true, false] {
+        let bench = Bench::new(&with_ingress).await;
+        bench.fulfil("vip-cp-c", "10.0.0.15");
+        bench.own_claim("vip-ingress-c");
+        let next = bench.work().await.expect("no failure");
+        assert_eq!(next, Next::After(AT_MOST));
+        assert_eq!(host(&bench.cluster()), &Value::Null);
+        if comes {
+            bench.fulfil("vip-ingress-c", "10.0.0.101");
+        } else {
+            tokio::time::sleep(AT_MOST).await;
+        }
+        bench.work().await.expect("no failure");
+        let cluster = bench.cluster();
+        assert_eq!(host(&cluster), "10.0.0.15");
+        let shown = &cluster["metadata"]["annotations"][INGRESS_VIP];
+        let wanted = if comes {
+            json!("10.0.0.101")
+        } else {
+            Value::Null
+        };
+        assert_eq!(*shown, wanted, "an ingress that is late holds up nothing");
+    }
 }
 
 /// Each write makes another version of the Cluster.

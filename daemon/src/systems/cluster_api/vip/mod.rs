@@ -6,7 +6,8 @@
 //!     +-- endpoint, variable, annotation: one server-side apply ---------+
 //! ```
 //!
-//! Nothing waits for a clock: a claim that gets its address queues its Cluster. An endpoint that somebody else wrote is reserved
+//! Nothing waits for a clock: a claim that gets its address queues its Cluster. (One address waits some milliseconds for the other,
+//! so that both are in one apply.) An endpoint that somebody else wrote is reserved
 //! in the ledger, and no claim is made for it. What the roles lack is said of each by a condition of its own, and neither
 //! holds up the other.
 //!
@@ -18,6 +19,7 @@ mod claim;
 pub mod controller;
 mod drift;
 pub mod families;
+mod half_ready;
 mod inventory;
 pub mod leave;
 pub mod observe;

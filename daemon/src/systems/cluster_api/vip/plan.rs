@@ -97,6 +97,8 @@ pub struct VipPlan {
     pub apply: VipApply,
     /// Whether anything of it is missing there.
     pub differs: bool,
+    /// It has one of both addresses, and the other may come at any moment.
+    pub is_half: bool,
     /// The same of the second family, which is written apart.
     pub second: SecondPlan,
     /// What is to be said; of addresses that concern the Cluster.
@@ -162,6 +164,7 @@ pub fn plan(facts: &VipFacts<'_>) -> VipPlan {
         control_plane,
         ingress,
         differs: differs(cluster, &apply),
+        is_half: is_half(facts, &apply),
         apply,
         second,
         conditions,
@@ -350,6 +353,17 @@ fn differs(cluster: &CapiClusterView, apply: &VipApply) -> bool {
     let label = ingress.clone().filter(|text| is_label_value(text));
     let annotated = ingress.is_some() && cluster.ingress.address != ingress;
     endpoint || filled || annotated || label.is_some() && cluster.ingress.label != label
+}
+
+/// Whether the Cluster has neither address yet, one of them is to be written, and the claim of the other is about to be served.
+fn is_half(facts: &VipFacts<'_>, apply: &VipApply) -> bool {
+    let (cluster, ingress) = (facts.cluster, &facts.cluster.ingress);
+    let has_none = cluster.endpoint.is_none() && !ingress.disabled && ingress.address.is_none();
+    let comes =
+        |state: &ClaimState| matches!(state, ClaimState::Absent(Ok(())) | ClaimState::Underway);
+    let endpoint_alone = apply.endpoint.is_some() && comes(&facts.ingress);
+    let ingress_alone = apply.ingress.is_some() && comes(&facts.control_plane);
+    has_none && (endpoint_alone || ingress_alone)
 }
 
 /// A label may have it as its value; an IPv6 address may not be one.

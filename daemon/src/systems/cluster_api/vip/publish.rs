@@ -5,6 +5,7 @@ use std::time::Duration;
 use fipd_crds::cluster_api::Cluster;
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Condition, jiff};
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::{
     VipController,
@@ -32,13 +33,21 @@ use crate::{
 const CHANGED_PAUSE: Duration = Duration::from_millis(10);
 
 impl VipController {
-    /// Writes the addresses, then what there is to say. Those of the second family hold up nothing.
-    pub(super) async fn write(
+    /// Writes the addresses and what there is to say. Half of the addresses wait a moment for the other half.
+    pub(super) async fn publish(
         &self,
         key: &Key,
         cluster: &CapiClusterView,
         plan: &VipPlan,
     ) -> Reconciled {
+        match self.half_ready.pause(key, plan.is_half, Instant::now()) {
+            Some(pause) => Ok(Next::After(pause)),
+            None => self.write(key, cluster, plan).await,
+        }
+    }
+
+    /// Writes the addresses, then what there is to say. Those of the second family hold up nothing.
+    async fn write(&self, key: &Key, cluster: &CapiClusterView, plan: &VipPlan) -> Reconciled {
         let api = self.context.kind().api_version();
         let mut applied = None;
         if plan.differs {

@@ -317,6 +317,44 @@ fn an_endpoint_that_differs_from_the_lease_of_its_cluster_is_not_rewritten() {
     }
 }
 
+/// Both addresses are written in one apply where they come at about the same time.
+#[test]
+fn half_of_the_addresses_waits_for_a_claim_that_was_just_made() {
+    let fresh = json!({});
+    let host = json!({ "spec": { "controlPlaneEndpoint": { "host": "10.0.0.15", "port": 6443 } } });
+    let with = |key: &str, value: &str| json!({ "metadata": { "annotations": { key: value } } });
+    let off = with("vip.capi.gorizond.io/ingress-enabled", "false");
+    let front = with("vip.capi.gorizond.io/ingress-vip", "10.0.0.101");
+    let (vip, ingress) = (|| given("10.0.0.15"), || given("10.0.0.101"));
+    let (made, underway) = (|| ClaimState::Absent(Ok(())), || ClaimState::Underway);
+    let full = || ClaimState::Pending("the pool is full".into());
+    for (cluster, control_plane, ingress, is_half) in [
+        (&fresh, vip(), underway(), true),
+        (&fresh, vip(), made(), true),
+        (&fresh, underway(), ingress(), true),
+        (&fresh, vip(), ingress(), false),
+        (&fresh, underway(), underway(), false),
+        // Nobody knows when that comes.
+        (&fresh, vip(), absent(), false),
+        (&fresh, vip(), full(), false),
+        (&fresh, full(), ingress(), false),
+        // One of them is there.
+        (&host, vip(), underway(), false),
+        (&front, vip(), ingress(), false),
+        (&front, vip(), underway(), false),
+        (&off, vip(), underway(), false),
+    ] {
+        let case = format!("{cluster} {control_plane:?} {ingress:?}");
+        let plan = planned(Case {
+            cluster,
+            declares: None,
+            control_plane,
+            ingress,
+        });
+        assert_eq!(plan.is_half, is_half, "{case}");
+    }
+}
+
 /// E-5 and E-8: the hook waits for the variable, and patches read both.
 #[test]
 fn e_5_8_an_endpoint_without_a_claim_fills_what_is_empty() {
