@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use fipd_tests::stock::FipClient as Client;
-use fipd_tests::testbed::{CliOutput, Fipd, free_port, wait_until};
+use fipd_tests::testbed::{CliOutput, Fipd, free_port, keep_renewing, wait_until};
 use http::Method;
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::{Secret, Service};
@@ -146,7 +146,7 @@ async fn a_site_as_the_originals_leave_it_is_taken_over() {
         api_service: false,
     };
     let mut bed = Bed::prepare(duties, "", "").await;
-    let renewing = tokio::spawn(site::keep_renewing(bed.leases.clone(), API_SERVER));
+    let renewing = tokio::spawn(keep_renewing(bed.leases.clone(), API_SERVER));
     bed.scenario.fipd.restart().await.unwrap();
     refused_while_an_original_runs(&bed).await;
     renewing.abort();

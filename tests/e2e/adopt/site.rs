@@ -1,12 +1,9 @@
 //! A site as the original programs leave it, with the residues that they are known for.
 
-use std::time::Duration;
-
 use fipd_crds::floating_ip::FloatingIP;
 use fipd_tests::scenario::{Scenario, write_kubeconfig};
-use fipd_tests::testbed::{ControlPlane, RESTRICTED_USER, SiteOptions};
+use fipd_tests::testbed::{ControlPlane, RESTRICTED_USER, SiteOptions, renew_lease};
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::Client;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
@@ -269,18 +266,9 @@ impl Bed {
     }
 
     pub async fn deployment(&self, name: &str, replicas: i32) {
-        let labels = json!({ "app": name });
-        self.apply(json!({
-            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": name, "namespace": APP },
-            "spec": {
-                "replicas": replicas, "selector": { "matchLabels": labels },
-                "template": {
-                    "metadata": { "labels": labels },
-                    "spec": { "containers": [{ "name": "main", "image": "example.net/none:1" }] },
-                },
-            },
-        }))
-        .await;
+        let rancher = &self.scenario.site.rancher;
+        let scaled = rancher.scale_original(APP, name, replicas);
+        scaled.await.unwrap();
     }
 
     async fn secret(&self, namespace: &str, name: &str, data: Value) {
@@ -319,29 +307,8 @@ impl Bed {
 
     /// An original program renews its Lease.
     pub async fn renew(&self, lease: &str, holder: &str) {
-        renew(&self.leases, lease, holder).await;
+        renew_lease(&self.leases, lease, holder).await.unwrap();
     }
-}
-
-/// The same for as long as the task runs.
-pub async fn keep_renewing(leases: Api<Lease>, lease: &'static str) {
-    loop {
-        renew(&leases, lease, "original").await;
-        tokio::time::sleep(Duration::from_secs(2)).await;
-    }
-}
-
-async fn renew(leases: &Api<Lease>, name: &str, holder: &str) {
-    let now = MicroTime(k8s_openapi::jiff::Timestamp::now());
-    let lease = json!({
-        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": { "name": name },
-        "spec": { "holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": now },
-    });
-    let params = PatchParams::apply("original").force();
-    leases
-        .patch(name, &params, &Patch::Apply(&lease))
-        .await
-        .unwrap();
 }
 
 async fn namespace(plane: &ControlPlane, name: &str) {

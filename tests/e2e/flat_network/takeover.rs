@@ -135,37 +135,16 @@ async fn adopting_is_refused_while_the_original_is_to_run_and_detaching_leaves_a
         .objects
         .make_original("left/a", "left", "10.221.0.7", "02:00:00:00:00:07");
     original.await.unwrap();
-    let labels = json!({ "app": "operator" });
-    let pod = json!({ "containers": [{ "name": "operator", "image": "none" }] });
-    let operator = format!("{SUBNETS}/rancher-flat-network-operator");
-    let deployment = json!({ "spec": {
-        "replicas": 1, "selector": { "matchLabels": labels },
-        "template": { "metadata": { "labels": labels }, "spec": pod },
-    } });
-    let made = bed.objects.make("Deployment", &operator, deployment);
-    made.await.unwrap();
+    let plane = &bed.cluster.0;
+    let operator = "rancher-flat-network-operator";
+    plane.scale_original(SUBNETS, operator, 1).await.unwrap();
     bed.restart().await.unwrap();
-    let adopt = ["adopt", "flat-network", "--cluster", "pods"];
-    wait_until("adopting is refused", DEADLINE, || async {
-        let answer = bed.fipd.cli(adopt).await.unwrap();
-        let refused = answer.code != 0 && answer.stderr.contains("--replicas=0");
-        refused.then_some(()).ok_or(format!("{answer:?}"))
-    })
-    .await
-    .unwrap();
-    let none = json!({ "spec": { "replicas": 0 } });
-    bed.objects
-        .merge("Deployment", &operator, none)
-        .await
-        .unwrap();
-    wait_until("adopting is done", DEADLINE, || async {
-        let answer = bed.fipd.cli(adopt).await.unwrap();
-        (answer.code == 0)
-            .then_some(())
-            .ok_or(format!("{answer:?}"))
-    })
-    .await
-    .unwrap();
+    let adopt = ("flat-network", "pods");
+    let refused = bed.fipd.wait_adopt_refused(adopt, &["--replicas=0"]);
+    refused.await.unwrap();
+    let plane = &bed.cluster.0;
+    plane.scale_original(SUBNETS, operator, 0).await.unwrap();
+    bed.fipd.wait_adopted(adopt).await.unwrap();
     bed.objects
         .pod("left/new", "left", "auto", json!({}))
         .await
@@ -199,5 +178,6 @@ async fn adopting_is_refused_while_the_original_is_to_run_and_detaching_leaves_a
     let ours = ListParams::default().labels("app.kubernetes.io/managed-by=fipd");
     let ours = webhooks.list(&ours).await.unwrap().items;
     assert!(ours.is_empty(), "{ours:?}");
+    let operator = format!("{SUBNETS}/{operator}");
     bed.objects.delete("Deployment", &operator).await.unwrap();
 }

@@ -13,19 +13,9 @@ const DISABLED: &str = "node-role.kubernetes.io/harvester-kube-vip-disabled";
 impl Bed {
     /// The program, which is to have so many pods. No controller manager runs here, so that it has none.
     async fn scale_operator(&self, replicas: i32) {
-        let labels = json!({ "app": OPERATOR });
-        let program = json!({
-            "apiVersion": "apps/v1", "kind": "Deployment",
-            "metadata": { "name": OPERATOR, "namespace": NAMESPACE },
-            "spec": {
-                "replicas": replicas, "selector": { "matchLabels": labels },
-                "template": {
-                    "metadata": { "labels": labels },
-                    "spec": { "containers": [{ "name": "op", "image": "stand-in.invalid/op" }] },
-                },
-            },
-        });
-        self.apply(program).await;
+        let rancher = &self.ground.site.rancher;
+        let scaled = rancher.scale_original(NAMESPACE, OPERATOR, replicas);
+        scaled.await.unwrap();
     }
 
     async fn remove_operator(&self) {
