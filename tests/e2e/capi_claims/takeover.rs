@@ -1,6 +1,9 @@
 //! A site as the in-cluster provider and capi-vip-allocator leave it, taken over and left again. Neither program can be had
 //! here: its objects are written as the contract has them.
 
+use fipd_tests::testbed::keep_renewing;
+use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
+use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{Api, DynamicObject};
 use kube::core::{ApiResource, GroupVersionKind};
 
@@ -8,6 +11,10 @@ use super::*;
 
 const OLDER: &str = "v1alpha1";
 const PLURAL: &str = "inclusterippools.ipam.cluster.x-k8s.io";
+const VALIDATING: &str = "capi-ipam-in-cluster-validating-webhook-configuration";
+const ALLOCATOR_LEASE: &str = "capi-vip-allocator.gorizond.io";
+/// System and cluster.
+const TAKEOVER: (&str, &str) = ("cluster-api", "management");
 
 /// The definition of the pools as the provider has it: two versions and a conversion webhook that nobody answers.
 async fn stock_definition(plane: &ControlPlane, only_older: bool) {
@@ -109,6 +116,58 @@ async fn converts(plane: &ControlPlane, objects: &IpamObjects) {
     );
 }
 
+/// A fipd that may adopt, before its first start.
+async fn prepare(plane: &ControlPlane) -> Fipd {
+    let role = plane.bind_role("fipd-cluster-api-adopt", None);
+    role.await.unwrap();
+    let fipd = Fipd::prepare(FipdOptions::default()).await.unwrap();
+    let kubeconfig = plane.kubeconfig_of(RESTRICTED_USER);
+    write_kubeconfig(&fipd, "management", &kubeconfig).unwrap();
+    fipd
+}
+
+async fn start(fipd: &mut Fipd, config: &str) {
+    fipd.write_config(config).unwrap();
+    fipd.restart().await.unwrap();
+    fipd.wait_ready(DEADLINE).await.unwrap();
+}
+
+#[tokio::test]
+async fn adopting_is_refused_while_an_original_is_to_run() {
+    let plane = ManagementPlane::with("refused", Versions::OnlyV1Beta2);
+    let plane = plane.await.unwrap();
+    let stock = webhook("ValidatingWebhookConfiguration", VALIDATING);
+    plane.apply(&stock).await.unwrap();
+    let client = plane.client().await.unwrap();
+    let webhooks: Api<ValidatingWebhookConfiguration> = Api::all(client.clone());
+    let is_there = async || webhooks.get_opt(VALIDATING).await.unwrap().is_some();
+    let leases: Api<Lease> = Api::namespaced(client, "capi-system");
+    let renewing = tokio::spawn(keep_renewing(leases, ALLOCATOR_LEASE));
+    let mut fipd = prepare(&plane).await;
+    let config = management_config(&fipd, "");
+    start(&mut fipd, &config).await;
+    let texts = [ALLOCATOR_LEASE, "stop that program"];
+    fipd.wait_adopt_refused(TAKEOVER, &texts).await.unwrap();
+    renewing.abort();
+    for (namespace, name) in [
+        (
+            "capi-ipam-in-cluster-system",
+            "capi-ipam-in-cluster-controller-manager",
+        ),
+        ("capi-system", "capi-vip-allocator"),
+    ] {
+        plane.scale_original(namespace, name, 1).await.unwrap();
+        let program = format!("Deployment {namespace}/{name}");
+        let next = format!("kubectl -n {namespace} scale deployment {name} --replicas=0");
+        let texts = [&*program, &*next];
+        fipd.wait_adopt_refused(TAKEOVER, &texts).await.unwrap();
+        assert!(is_there().await, "{name} runs on: nothing is changed");
+        plane.scale_original(namespace, name, 0).await.unwrap();
+    }
+    fipd.wait_adopted(TAKEOVER).await.unwrap();
+    assert!(!is_there().await, "nobody answers it any more");
+}
+
 #[tokio::test]
 async fn a_site_of_the_stock_provider_is_taken_over_and_left_again() {
     let plane = ManagementPlane::with("stock", Versions::OnlyV1Beta2)
@@ -118,10 +177,6 @@ async fn a_site_of_the_stock_provider_is_taken_over_and_left_again() {
         client: plane.client().await.unwrap(),
         version: "v1beta2",
     };
-    plane
-        .bind_role("fipd-cluster-api-adopt", None)
-        .await
-        .unwrap();
     // One pool is stored in the older form.
     objects.delete_definition(PLURAL).await.unwrap();
     stock_definition(&plane, true).await;
@@ -145,10 +200,7 @@ async fn a_site_of_the_stock_provider_is_taken_over_and_left_again() {
         served.await.unwrap();
     }
     for (kind, name) in [
-        (
-            "ValidatingWebhookConfiguration",
-            "capi-ipam-in-cluster-validating-webhook-configuration",
-        ),
+        ("ValidatingWebhookConfiguration", VALIDATING),
         (
             "MutatingWebhookConfiguration",
             "capi-ipam-in-cluster-mutating-webhook-configuration",
@@ -157,22 +209,16 @@ async fn a_site_of_the_stock_provider_is_taken_over_and_left_again() {
         plane.apply(&webhook(kind, name)).await.unwrap();
     }
 
-    let mut fipd = Fipd::prepare(FipdOptions::default()).await.unwrap();
-    write_kubeconfig(&fipd, "management", &plane.kubeconfig_of(RESTRICTED_USER)).unwrap();
+    let mut fipd = prepare(&plane).await;
     let config = management_config(&fipd, "").replace("advertise", "# advertise");
-    fipd.write_config(&config).unwrap();
-    fipd.restart().await.unwrap();
-    fipd.wait_ready(DEADLINE).await.unwrap();
+    start(&mut fipd, &config).await;
     let adopt = ["adopt", "cluster-api", "--cluster", "management"];
     let preview = fipd
         .cli(adopt.into_iter().chain(["--dry-run"]))
         .await
         .unwrap();
     let preview = preview.success().unwrap();
-    for text in [
-        PLURAL,
-        "capi-ipam-in-cluster-validating-webhook-configuration",
-    ] {
+    for text in [PLURAL, VALIDATING] {
         assert!(preview.contains(text), "{preview}");
     }
     let definition = objects.definition(PLURAL).await.unwrap();
@@ -188,19 +234,9 @@ async fn a_site_of_the_stock_provider_is_taken_over_and_left_again() {
         definition["spec"]["conversion"]["strategy"], "Webhook",
         "nothing is half done: {done:?}"
     );
-    fipd.write_config(&management_config(&fipd, "")).unwrap();
-    fipd.restart().await.unwrap();
-    fipd.wait_ready(DEADLINE).await.unwrap();
-    let done = wait_until("the takeover", DEADLINE, || async {
-        let done = fipd.cli(adopt).await;
-        let done = done.map_err(|error| format!("{error:#}"))?;
-        match done.code {
-            0 => Ok(done.stdout),
-            _ => Err(done.stderr),
-        }
-    })
-    .await
-    .unwrap();
+    let config = management_config(&fipd, "");
+    start(&mut fipd, &config).await;
+    let done = fipd.wait_adopted(TAKEOVER).await.unwrap();
     // Somebody writes pools in the older version: fipd converts them.
     let definition = objects.definition(PLURAL).await.unwrap();
     let client = &definition["spec"]["conversion"]["webhook"]["clientConfig"];
