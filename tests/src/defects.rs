@@ -1,5 +1,5 @@
 //! That every defect of the originals which fipd mends has a test that is named after it: `defect_NN_...`, or several
-//! numbers where one test is about several.
+//! numbers where one test is about several; and that every row of the conformance table of Cluster API has one.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,6 +20,17 @@ const CLUSTER_API: [u32; 30] = [
     1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26,
     27, 28, 29, 30,
 ];
+
+/// The rows of the conformance table of that contract. Each has a test with a real API server that is named after it: `row_N_...`,
+/// `rows_N_and_M_...` or `rows_N_to_M_...`, perhaps behind the number of a defect.
+const CLUSTER_API_ROWS: [u32; 68] = [
+    1, 2, 4, 5, 6, 7, 8, 9, 10, 12, 13, 14, 15, 16, 18, 20, 21, 22, 24, 25, 26, 27, 28, 29, 30, 31,
+    32, 35, 36, 37, 38, 39, 40, 42, 43, 44, 46, 47, 48, 49, 51, 53, 54, 55, 56, 57, 58, 59, 60, 62,
+    64, 65, 67, 68, 69, 70, 71, 72, 73, 74, 76, 77, 78, 79, 80, 81, 84, 85,
+];
+
+/// The suites of Cluster API with a real API server.
+const CLUSTER_API_SUITES: [&str; 4] = ["capi_claims", "capi_core", "capi_pools", "capi_vip"];
 
 /// Those of rancher-flat-network's operator, webhook, CNI plugin and migrator, by the numbers of g.1 of their contract; their tests are called
 /// `g1_N_...`. 22 is a list of what it cannot do, and no defect.
@@ -99,11 +110,29 @@ const KUBE_FIP: [(&str, &str); 15] = [
 /// This file, whose examples are no tests.
 const OWN: &str = "tests/src/defects.rs";
 
-/// The numbers that the names of tests in a source begin with, behind `prefix`.
-fn numbers(source: &str, prefix: &str) -> BTreeSet<u32> {
-    let names = source.split(prefix).skip(1);
-    let parts = names.flat_map(|name| name.split('_').map_while(|part| part.parse().ok()));
-    parts.collect()
+/// The numbers that the names of tests in a source have behind one of these words: some, or all of a range.
+fn numbers(source: &str, words: &[&str]) -> BTreeSet<u32> {
+    let is_name = |one: char| one.is_ascii_alphanumeric() || one == '_';
+    let names = source.split("fn ").skip(1);
+    let names = names.filter_map(|rest| rest.split(|one| !is_name(one)).next());
+    names.flat_map(|name| numbers_of(name, words)).collect()
+}
+
+/// The same of one name.
+fn numbers_of(name: &str, words: &[&str]) -> Vec<u32> {
+    let mut parts = name.split('_').skip_while(|part| !words.contains(part));
+    let mut numbers: Vec<u32> = Vec::new();
+    let mut is_range = false;
+    for part in parts.by_ref().skip(1) {
+        match (part.parse(), numbers.last().copied()) {
+            (Ok(end), Some(first)) if is_range => numbers.extend(first + 1..=end),
+            (Ok(number), _) => numbers.push(number),
+            (Err(_), Some(_)) if part == "and" || part == "to" => {}
+            (Err(_), _) => break,
+        }
+        is_range = part == "to";
+    }
+    numbers
 }
 
 /// Shows all sources below `folder`.
@@ -123,9 +152,9 @@ fn every_defect_of_the_originals_has_a_test_of_its_number() {
     let (mut found, mut panics) = (BTreeSet::new(), BTreeSet::<&str>::new());
     let (mut cluster_api, mut flat_network) = (BTreeSet::new(), BTreeSet::new());
     let mut show = |source: &str| {
-        found.extend(numbers(source, "fn defect_"));
-        cluster_api.extend(numbers(source, "fn e_"));
-        flat_network.extend(numbers(source, "fn g1_"));
+        found.extend(numbers(source, &["defect"]));
+        cluster_api.extend(numbers(source, &["e"]));
+        flat_network.extend(numbers(source, &["g1"]));
         let tested = |name: &&&str| source.contains(&format!("fn panic_{name}("));
         panics.extend(PANICS.iter().filter(tested));
     };
@@ -149,6 +178,24 @@ fn every_defect_of_the_originals_has_a_test_of_its_number() {
 }
 
 #[test]
+fn every_row_of_cluster_api_has_a_test_of_its_number_on_a_real_api_server() {
+    let mut found = BTreeSet::new();
+    for suite in CLUSTER_API_SUITES {
+        gather(&checkout().join("tests/e2e").join(suite), &mut |source| {
+            found.extend(numbers(source, &["row", "rows"]));
+        });
+    }
+    let missing = CLUSTER_API_ROWS
+        .iter()
+        .filter(|number| !found.contains(number));
+    let missing: Vec<_> = missing.collect();
+    assert!(
+        missing.is_empty(),
+        "no test is named after rows {missing:?}"
+    );
+}
+
+#[test]
 fn those_of_kube_fip_operator_are_tested_over_its_kinds() {
     // Another original has a defect 13 too.
     let mut missing: Vec<&(&str, &str)> = KUBE_FIP.iter().collect();
@@ -163,5 +210,9 @@ fn those_of_kube_fip_operator_are_tested_over_its_kinds() {
 #[test]
 fn a_name_may_have_several_numbers() {
     let source = "fn defect_03_15_a_2_b() {}\nfn defect_20_x() {} // fn other_7";
-    assert_eq!(numbers(source, "fn defect_"), BTreeSet::from([3, 15, 20]));
+    assert_eq!(numbers(source, &["defect"]), BTreeSet::from([3, 15, 20]));
+    let source = "async fn e_5_rows_1_to_3_and_7_a_9() {}\nfn row_20_x() {}\nfn row_of_8() {}";
+    let rows = BTreeSet::from([1, 2, 3, 7, 20]);
+    assert_eq!(numbers(source, &["row", "rows"]), rows);
+    assert_eq!(numbers(source, &["e"]), BTreeSet::from([5]));
 }

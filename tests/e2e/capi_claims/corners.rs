@@ -4,26 +4,37 @@ use super::*;
 
 const PAUSED: &str = "cluster.x-k8s.io/paused";
 
-/// Row 28: the next range is used once the first is full.
+/// Rows 27 and 28: a range gives its lowest free address until it is full, then the next range does, and then none.
 #[tokio::test]
-async fn the_second_range_serves_once_the_first_is_full() {
+async fn rows_27_and_28_ranges_are_used_up_from_the_lowest_address() {
     let bed = Bed::share(&["ranges"]).await.unwrap();
-    let ranges = ["10.61.0.10-10.61.0.12", "10.61.0.20"];
-    bed.pool("ranges/net", &ranges, 24, "").await.unwrap();
-    for last in [10, 11, 12, 20] {
-        let path = format!("ranges/c{last}");
-        bed.claim(&path, (POOL, "net")).await.unwrap();
-        let address = bed.address(&path).await.unwrap();
-        assert_eq!(address, format!("10.61.0.{last}"));
+    let one = ["10.61.1.10-10.61.1.20"];
+    let two = ["10.61.0.10-10.61.0.15", "10.61.0.20"];
+    let last: [(&str, &[&str], &str, Vec<u8>); 2] = [
+        ("one", &one, "10.61.1", (10..=20).collect()),
+        ("two", &two, "10.61.0", (10..=15).chain([20]).collect()),
+    ];
+    for (pool, ranges, network, given) in last {
+        bed.pool(&format!("ranges/{pool}"), ranges, 24, "")
+            .await
+            .unwrap();
+        for last in given {
+            let path = format!("ranges/{pool}-{last}");
+            bed.claim(&path, (POOL, pool)).await.unwrap();
+            let address = bed.address(&path).await.unwrap();
+            assert_eq!(address, format!("{network}.{last}"));
+        }
+        let late = format!("ranges/{pool}-late");
+        bed.claim(&late, (POOL, pool)).await.unwrap();
+        let said = bed.refused(&late, "PoolExhausted", "PoolExhausted");
+        let said = said.await.unwrap();
+        assert!(said.contains("no free address"), "{said}");
     }
-    bed.claim("ranges/late", (POOL, "net")).await.unwrap();
-    let said = bed.refused("ranges/late", "PoolExhausted", "PoolExhausted");
-    said.await.unwrap();
 }
 
 /// Row 36: whatever is paused, a deleted claim keeps its address until that ends.
 #[tokio::test]
-async fn a_deleted_claim_keeps_its_address_while_anything_is_paused() {
+async fn row_36_a_deleted_claim_keeps_its_address_while_anything_is_paused() {
     let bed = Bed::share(&["held"]).await.unwrap();
     bed.pool("held/net", &["10.62.0.10-10.62.0.12"], 24, "")
         .await

@@ -205,9 +205,9 @@ fn is_missing<T>(answer: &kube::Result<T>) -> bool {
     matches!(answer, Err(kube::Error::Api(status)) if status.code == 404)
 }
 
-/// Asked at a listener of its own; a namespace that the selector leaves out is not asked about.
+/// Row 85. Asked at a listener of its own; a namespace that the selector leaves out is not asked about.
 #[tokio::test(flavor = "multi_thread")]
-async fn e_7_nothing_of_a_cluster_is_rendered_before_its_address_is_written() {
+async fn e_7_row_85_nothing_of_a_cluster_is_rendered_before_its_address_is_written() {
     let hook = HookBed::start("gated", AskedAt::Listener, "10m").await;
     hook.pool("10.30.0.15", true).await;
     hook.apply("one", ApiVersion::V1Beta2).await;

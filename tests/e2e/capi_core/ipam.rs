@@ -31,25 +31,52 @@ async fn a_claim_is_written_in_one_version_and_read_in_the_other() {
     claims.patch_status("one", &params, &status).await.unwrap();
     let seen = json!(objects.claims(old).get("one").await.unwrap());
     assert_eq!(seen["status"]["addressRef"]["name"], "one", "{seen}");
-
-    let other = Patch::Merge(json!({ "spec": { "clusterName": "other" } }));
-    let refused = claims.patch("one", &params, &other).await.unwrap_err();
-    assert!(refused.to_string().contains("immutable"), "{refused}");
 }
 
-fn address(version: ApiVersion, (address, prefix): (&str, i32), pool: &str) -> Value {
+/// 10.0.0.1 with a prefix of 24 bits for the claim `one`, but for these fields.
+fn address(version: ApiVersion, fields: &Value) -> Value {
+    let mut spec = json!({
+        "address": "10.0.0.1", "prefix": 24, "claimRef": { "name": "one" },
+        "poolRef": { "apiGroup": "ipam.cluster.x-k8s.io", "kind": POOL.0, "name": POOL.1 },
+    });
+    for (name, value) in fields.as_object().into_iter().flatten() {
+        spec[name] = value.clone();
+    }
     json!({
         "apiVersion": version.of("ipam.cluster.x-k8s.io"), "kind": "IPAddress",
-        "metadata": { "name": "one" },
-        "spec": {
-            "address": address, "prefix": prefix, "claimRef": { "name": "one" },
-            "poolRef": { "apiGroup": "ipam.cluster.x-k8s.io", "kind": POOL.0, "name": pool },
-        },
+        "metadata": { "name": "one" }, "spec": spec,
     })
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_address_with_a_wrong_prefix_or_pool_is_refused() {
+async fn row_58_neither_a_claim_nor_an_address_changes() {
+    let bed = Bed::start("immutable").await;
+    let objects = &bed.objects;
+    let version = ApiVersion::V1Beta2;
+    let (claims, addresses) = (objects.claims(version), objects.addresses(version));
+    let claim = version.claim("one", POOL);
+    objects.create(&claims, claim).await.unwrap();
+    let made = objects.create(&addresses, address(version, &json!({})));
+    made.await.unwrap();
+    for (api, spec) in [
+        (&claims, json!({ "clusterName": "other" })),
+        (&claims, json!({ "poolRef": { "name": "other" } })),
+        (&addresses, json!({ "address": "10.0.0.2" })),
+        (&addresses, json!({ "prefix": 25 })),
+        (&addresses, json!({ "gateway": "10.0.0.254" })),
+    ] {
+        let other = Patch::Merge(json!({ "spec": spec }));
+        let params = PatchParams::default();
+        let refused = api.patch("one", &params, &other).await.unwrap_err();
+        assert!(
+            refused.to_string().contains("immutable"),
+            "{spec}: {refused}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_59_an_address_with_a_wrong_field_or_pool_is_refused() {
     let bed = Bed::start("addresses").await;
     let objects = &bed.objects;
     let version = ApiVersion::V1Beta2;
@@ -58,36 +85,43 @@ async fn an_address_with_a_wrong_prefix_or_pool_is_refused() {
     objects.create(&claims, claim).await.unwrap();
     // The schema of v1beta2 checks the bounds of IPv6, the webhook those of IPv4; v1beta1 has only the webhook.
     let (old, new) = (ApiVersion::V1Beta1, version);
-    let cases = [
+    let no_address = "not a valid IP address";
+    let other = json!({ "apiGroup": "ipam.cluster.x-k8s.io", "kind": POOL.0, "name": "other" });
+    for (version, fields, why) in [
         (
             new,
-            ("10.0.0.1", 33),
-            POOL.1,
+            json!({ "prefix": 33 }),
             "prefix is too large for an IPv4 address",
         ),
         (
             old,
-            ("10.0.0.1", 33),
-            POOL.1,
+            json!({ "prefix": 33 }),
             "prefix is too large for an IPv4 address",
         ),
         (
             new,
-            ("fd00::1", 129),
-            POOL.1,
+            json!({ "address": "fd00::1", "prefix": 129 }),
             "should be less than or equal to 128",
         ),
-        (new, ("10.0.0.300", 24), POOL.1, "not a valid IP address"),
-        (new, ("10.0.0.1", 24), "other", "poolRef"),
-    ];
-    for (version, given, pool, why) in cases {
+        (
+            old,
+            json!({ "address": "fd00::1", "prefix": 129 }),
+            "spec.prefix",
+        ),
+        (new, json!({ "prefix": -1 }), "spec.prefix"),
+        (old, json!({ "prefix": -1 }), "spec.prefix"),
+        (new, json!({ "address": "10.0.0.300" }), no_address),
+        (new, json!({ "gateway": "10.0.0.300" }), no_address),
+        (new, json!({ "poolRef": other }), "poolRef"),
+    ] {
         let api = objects.addresses(version);
-        let made = objects.create(&api, address(version, given, pool)).await;
+        let made = objects.create(&api, address(version, &fields)).await;
         let refused = format!("{:#}", made.unwrap_err());
-        assert!(refused.contains(why), "{given:?}: {refused}");
+        assert!(refused.contains(why), "{fields}: {refused}");
     }
+    // It has no gateway.
     let api = objects.addresses(new);
-    let good = address(new, ("10.0.0.1", 24), POOL.1);
+    let good = address(new, &json!({}));
     objects.create(&api, good).await.unwrap();
 }
 

@@ -1,4 +1,4 @@
-//! The webhook for pools, which a real API server asks: rows 51 to 57 and 60 to 65. Each refusal is that of the in-cluster
+//! The webhook for pools, which a real API server asks: rows 20, 51 to 57 and 65. Each refusal is that of the in-cluster
 //! provider, with the field, the value and what is allowed.
 
 use kube::api::PostParams;
@@ -56,6 +56,42 @@ fn with(spec: &Value, field: &str, value: Value) -> Value {
     let mut spec = spec.clone();
     spec[field] = value;
     spec
+}
+
+#[tokio::test]
+async fn row_20_what_is_no_ip_range_or_cidr_is_refused() {
+    const NEITHER: &str = "is neither an address, a CIDR such as 10.0.0.0/24, nor a range";
+    const REVERSED: &str = "the first address of a range must not be above the last";
+    let bed = Bed::share(&["parsed"]).await.unwrap();
+    asked(&bed, "parsed").await;
+    let good = json!({ "addresses": ["10.31.1.0/24"], "prefix": 24 });
+    for (text, why) in [
+        ("1.2.3.4/33", NEITHER),
+        ("192.168.2.2.4", NEITHER),
+        ("10.31.1.9-10.31.1.1", REVERSED),
+        ("10.31.1.1-10.31.1.2-", NEITHER),
+        ("10.31.1.1-10.31.1.2-10.31.1.3", NEITHER),
+        ("10.31.1.1/21-10.31.1.5", NEITHER),
+        ("fe80::zzzz", NEITHER),
+        ("fe80::/129", NEITHER),
+    ] {
+        for (kind, field) in [
+            (POOL, "addresses"),
+            (POOL, "excludedAddresses"),
+            (GLOBAL, "addresses"),
+            (GLOBAL, "excludedAddresses"),
+        ] {
+            let spec = with(&good, field, json!([text]));
+            let seen = try_pool(&bed, kind, "parsed", spec).await.unwrap_err();
+            let named = format!(
+                "spec.{field}[0]: {text:?} is not allowed: it is not a valid IP, range or CIDR: {text:?}"
+            );
+            assert!(
+                seen.contains(&named) && seen.contains(why),
+                "{kind} {field} {text}: {seen}"
+            );
+        }
+    }
 }
 
 #[tokio::test]
@@ -141,10 +177,14 @@ async fn rows_51_to_57_a_pool_of_addresses_that_breaks_a_rule_is_refused() {
             assert_eq!(seen, Ok(()), "{kind} {field} {value}");
         }
     }
-    // Row 56, and an overlap, which is accepted.
-    let unset = json!({ "addresses": ["10.31.1.5"], "prefix": 24 });
-    bed.objects.pool("judged/a", unset.clone()).await.unwrap();
-    bed.objects.pool("judged/b", unset).await.unwrap();
+    // Row 56: what is not set is 0 to the webhook of the original, and its schema asks for it.
+    let unset = json!({ "addresses": ["10.31.1.5"] });
+    let seen = try_pool(&bed, POOL, "judged", unset).await.unwrap_err();
+    assert!(seen.contains("spec.prefix: Required value"), "{seen}");
+    // An overlap is accepted.
+    let one = json!({ "addresses": ["10.31.1.5"], "prefix": 24 });
+    bed.objects.pool("judged/a", one.clone()).await.unwrap();
+    bed.objects.pool("judged/b", one).await.unwrap();
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use super::*;
 /// gives.
 type SetRow<'a> = (u8, &'a [&'a str], (u8, &'a str), bool, &'a [&'a str], i64);
 
-const SETS: [SetRow<'_>; 16] = [
+const SETS: [SetRow<'_>; 17] = [
     (
         1,
         &["192.168.0.2", "192.168.0.3-192.168.0.4", "192.168.0.6/31"],
@@ -107,6 +107,8 @@ const SETS: [SetRow<'_>; 16] = [
         &[],
         6,
     ),
+    // A pool that lists no address is refused; this one has none to give.
+    (14, &["192.168.1.1"], (24, "192.168.1.1"), false, &[], 0),
     (14, &["192.168.1.1"], (24, ""), false, &[], 1),
     (14, &["192.168.1.1", "192.168.1.2"], (24, ""), false, &[], 2),
     (
@@ -153,7 +155,7 @@ async fn rows_1_to_18_each_pool_counts_what_it_gives() {
 
 /// Rows 42 and 43.
 #[tokio::test]
-async fn addresses_and_pools_in_use_stay() {
+async fn rows_42_and_43_addresses_and_pools_in_use_stay() {
     let bed = Bed::share(&["used"]).await.unwrap();
     bed.pool("used/net", &["10.21.0.10-10.21.0.20"], 24, "")
         .await
@@ -181,7 +183,7 @@ async fn addresses_and_pools_in_use_stay() {
 
 /// Row 44 and E-18: the address cools, and nobody waits for that.
 #[tokio::test]
-async fn e_18_the_grace_keeps_the_address_and_holds_up_no_owner() {
+async fn e_18_row_44_the_grace_keeps_the_address_and_holds_up_no_owner() {
     let bed = Bed::share(&["grace"]).await.unwrap();
     let spec = json!({
         "addresses": ["10.22.0.10-10.22.0.11"], "prefix": 24, "addressReuseGracePeriodSeconds": 6,
@@ -217,7 +219,7 @@ async fn e_18_the_grace_keeps_the_address_and_holds_up_no_owner() {
 
 /// Rows 46 to 49, E-25: counts, also of what lies outside.
 #[tokio::test]
-async fn e_25_counts_are_true_and_never_below_zero() {
+async fn e_25_rows_46_to_49_counts_are_true_and_never_below_zero() {
     // Its webhook would refuse the edits.
     let bed = Bed::alone("webhook = { enabled = false }").await.unwrap();
     let range = ["10.23.0.10-10.23.0.20"];
@@ -264,6 +266,18 @@ async fn e_25_counts_are_true_and_never_below_zero() {
             .await
             .unwrap();
     }
+    bed.pool("one/p49", &["10.23.4.10-10.23.4.20"], 24, "")
+        .await
+        .unwrap();
+    for number in 0..5 {
+        let claim = format!("one/of-p49-{number}");
+        bed.claim(&claim, (POOL, "p49")).await.unwrap();
+        let address = bed.address(&claim).await.unwrap();
+        assert_eq!(address, format!("10.23.4.{}", 10 + number));
+    }
+    let narrower = json!({ "spec": { "addresses": ["10.23.4.13-10.23.4.20"] } });
+    bed.objects.merge(POOL, "one/p49", narrower).await.unwrap();
+    bed.counts(POOL, "one/p49", [8, 5, 6, 3]).await.unwrap();
     // A pool that breaks a rule stays as it was accepted last.
     let wrong = json!({ "spec": { "addresses": ["10.23.0.12", "10.23.90.1"] } });
     bed.objects.merge(POOL, "one/p46", wrong).await.unwrap();

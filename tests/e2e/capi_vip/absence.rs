@@ -5,7 +5,7 @@ use super::*;
 /// Row 67 and E-5 to the end. A Cluster has no finalizer of fipd's, so what was reserved for it goes when fipd has missed it
 /// twice, a minute apart.
 #[tokio::test(flavor = "multi_thread")]
-async fn e_5_what_was_reserved_for_a_cluster_is_free_once_that_is_gone() {
+async fn e_5_row_67_what_was_reserved_for_a_cluster_is_free_once_that_is_gone() {
     const SWEPT: Duration = Duration::from_secs(150);
     let bed = versions::start("reserved").await;
     let server = &bed.servers[1];

@@ -2,9 +2,12 @@
 
 use super::*;
 
+/// fipd hears of a change by its watch; nothing shows when it has.
+const SEEN: Duration = Duration::from_millis(300);
+
 /// Rows 68, 70 and 72.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_gets_its_endpoint_and_its_variable_by_a_claim_of_its_own() {
+async fn rows_68_70_and_72_a_cluster_gets_its_endpoint_and_its_variable_by_a_claim_of_its_own() {
     let bed = Bed::start(Class::with_cluster_vip("legacy")).await;
     bed.pool("legacy", CONTROL_PLANE, &["10.21.0.15-10.21.0.19"])
         .await;
@@ -36,6 +39,18 @@ async fn a_cluster_gets_its_endpoint_and_its_variable_by_a_claim_of_its_own() {
     let seen = json!(bed.clusters().get("legacy").await.unwrap());
     assert_eq!(endpoint(&seen), &Value::Null, "68: {seen}");
     assert_eq!(variable(&seen, CLUSTER_VIP), "");
+    // It refers to an IPAddress that is not there, which is an answer to nobody.
+    let refers = json!({ "status": { "addressRef": { "name": "vip-cp-legacy" } } });
+    let claims = bed.core.claims(ApiVersion::V1Beta2);
+    let params = PatchParams::default();
+    let refers = Patch::Merge(&refers);
+    let patched = claims.patch_status("vip-cp-legacy", &params, &refers);
+    patched.await.unwrap();
+    tokio::time::sleep(SEEN).await;
+    let seen = json!(bed.clusters().get("legacy").await.unwrap());
+    assert_eq!(endpoint(&seen), &Value::Null, "72: {seen}");
+    let said = condition(&seen, ENDPOINT_READY);
+    assert_eq!(said["reason"], "ClaimPending", "72: {said}");
 
     bed.annotate_pool("legacy", PAUSED, Value::Null).await;
     let seen = bed.wait_endpoint("legacy", "10.21.0.15").await;
@@ -73,7 +88,7 @@ async fn a_cluster_gets_its_endpoint_and_its_variable_by_a_claim_of_its_own() {
 
 /// Row 69: a class without the variable.
 #[tokio::test(flavor = "multi_thread")]
-async fn without_the_variable_only_the_endpoint_is_written() {
+async fn row_69_without_the_variable_only_the_endpoint_is_written() {
     let bed = Bed::start(Class::without_endpoint("direct")).await;
     bed.pool("direct", CONTROL_PLANE, &["10.22.0.15"]).await;
     let region = json!([{ "name": "region", "value": "north" }]);
@@ -98,7 +113,7 @@ async fn without_the_variable_only_the_endpoint_is_written() {
 
 /// Row 71. An endpoint may have a port and no host yet.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_port_that_is_given_stays() {
+async fn row_71_a_port_that_is_given_stays() {
     let bed = Bed::start(Class::without_endpoint("port")).await;
     bed.pool("port", CONTROL_PLANE, &["10.23.0.15"]).await;
     let given = json!({ "spec": { "controlPlaneEndpoint": { "port": 7443 } } });
@@ -109,7 +124,7 @@ async fn a_port_that_is_given_stays() {
 
 /// Row 67, under core's webhooks. Its end is in `absence`.
 #[tokio::test(flavor = "multi_thread")]
-async fn e_5_an_endpoint_given_by_hand_is_kept_and_reserved_and_not_claimed() {
+async fn e_5_row_67_an_endpoint_given_by_hand_is_kept_and_reserved_and_not_claimed() {
     let bed = Bed::start(Class::with_cluster_vip("given")).await;
     bed.pool("given", CONTROL_PLANE, &["10.24.0.20-10.24.0.21"])
         .await;
@@ -151,7 +166,7 @@ async fn e_5_an_endpoint_given_by_hand_is_kept_and_reserved_and_not_claimed() {
 
 /// E-12 and row 76: the class is in another namespace.
 #[tokio::test(flavor = "multi_thread")]
-async fn e_12_the_class_may_be_in_another_namespace() {
+async fn e_12_row_76_the_class_may_be_in_another_namespace() {
     let bed = Bed::start(Class::without_endpoint("tenants")).await;
     let plane = &bed.management.plane;
     let classes = ClusterApiObjects::of(plane, "classes").await.unwrap();
@@ -223,7 +238,7 @@ async fn e_15_a_cluster_without_a_topology_names_the_class_of_its_pools() {
 
 /// Row 80 and E-9. What is not done shows once a Cluster that came later is served.
 #[tokio::test(flavor = "multi_thread")]
-async fn e_9_nothing_is_claimed_for_a_cluster_that_is_paused_or_deleted() {
+async fn e_9_row_80_nothing_is_claimed_for_a_cluster_that_is_paused_or_deleted() {
     let bed = Bed::start(Class::without_endpoint("paused")).await;
     bed.cluster_with("by-field", json!({ "spec": { "paused": true } }))
         .await;

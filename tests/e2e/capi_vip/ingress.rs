@@ -12,7 +12,7 @@ fn label(cluster: &Value) -> &Value {
 
 /// Row 77. The Cluster begins without annotations, which core's topology controller can then drop.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_ingress_gets_its_address_as_annotation_and_label() {
+async fn row_77_the_ingress_gets_its_address_as_annotation_and_label() {
     let bed = Bed::start(Class::with_cluster_vip("front")).await;
     bed.pool("front", CONTROL_PLANE, &["10.31.0.15"]).await;
     bed.pool("front-ingress", INGRESS, &["10.31.0.101-10.31.0.102"])
@@ -85,7 +85,7 @@ async fn both_addresses_are_written_in_one_apply() {
 
 /// Row 78 and E-2.
 #[tokio::test(flavor = "multi_thread")]
-async fn e_2_an_ipv6_ingress_is_no_label_and_holds_up_nothing() {
+async fn e_2_row_78_an_ipv6_ingress_is_no_label_and_holds_up_nothing() {
     let bed = Bed::start(Class::with_cluster_vip("six")).await;
     bed.pool("six", CONTROL_PLANE, &["10.32.0.15"]).await;
     bed.pool("six-ingress", INGRESS, &["fd00:32::7"]).await;
@@ -108,7 +108,7 @@ async fn e_2_an_ipv6_ingress_is_no_label_and_holds_up_nothing() {
 
 /// Row 79 and E-3.
 #[tokio::test(flavor = "multi_thread")]
-async fn e_3_without_a_pool_for_the_ingress_the_control_plane_is_served() {
+async fn e_3_row_79_without_a_pool_for_the_ingress_the_control_plane_is_served() {
     let bed = Bed::start(Class::with_cluster_vip("no-ingress")).await;
     bed.pool("no-ingress", CONTROL_PLANE, &["10.33.0.15"]).await;
     bed.cluster("no-ingress").await;

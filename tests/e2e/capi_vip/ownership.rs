@@ -4,7 +4,7 @@ use super::*;
 
 /// Row 81 and E-8.
 #[tokio::test(flavor = "multi_thread")]
-async fn e_8_a_variable_that_somebody_removes_is_restored_and_the_others_stay() {
+async fn e_8_row_81_a_variable_that_somebody_removes_is_restored_and_the_others_stay() {
     let bed = Bed::start(Class::with_cluster_vip("variables")).await;
     bed.pool("variables", CONTROL_PLANE, &["10.61.0.15"]).await;
     let replaced = |region: &str| {

@@ -4,7 +4,7 @@ use super::*;
 
 /// Rows 73 and 74.
 #[tokio::test(flavor = "multi_thread")]
-async fn e_3_without_any_pool_the_cluster_says_so_and_is_served_once_there_is_one() {
+async fn e_3_rows_73_and_74_without_any_pool_the_cluster_says_so_and_is_served_once_there_is_one() {
     let bed = Bed::start(Class::with_cluster_vip("unpooled")).await;
     // Of another class, of another role, and without any label.
     let labels =

@@ -150,7 +150,7 @@ impl Server {
 
 /// Row 84 and E-12.
 #[tokio::test(flavor = "multi_thread")]
-async fn e_12_either_version_alone_is_served() {
+async fn e_12_rows_71_and_84_either_version_alone_is_served() {
     let bed = start("alone").await;
     for (number, server) in bed.servers.iter().enumerate() {
         server.class("alone").await;
