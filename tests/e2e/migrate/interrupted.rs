@@ -1,10 +1,11 @@
 //! Commands that are killed midway, and run again.
 
+use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
 use fipd_tests::process::Process;
-use fipd_tests::testbed::{fipd_binary, wait_until};
+use fipd_tests::testbed::{Fault, fipd_binary, wait_until};
 
 use super::*;
 
@@ -92,4 +93,49 @@ async fn a_restore_and_a_clean_that_are_killed_go_on_where_they_were() {
     ))
     .await;
     assert_eq!(count(&to, definitions).await, 2);
+}
+
+/// A backup is written as a whole: the file that was there may be the only one.
+#[tokio::test]
+async fn a_backup_that_is_killed_leaves_the_file_as_it_was() {
+    let bed = Bed::with("cut", SITE).await;
+    let proxy = bed.plane.fault_proxy().unwrap();
+    let slow = bed.file("slow.kubeconfig");
+    fs::write(&slow, proxy.kubeconfig_yaml()).unwrap();
+    // It reads some ten objects and lists, one after the other.
+    proxy.set(Fault::Delay(Duration::from_millis(200)));
+    let file = bed.file("backup.yaml");
+    let line = format!("backup --yes -o {}", file.display());
+    let mut words = bed.words(&line);
+    *words.last_mut().unwrap() = slow.display().to_string();
+    for before in [None, Some("the last one")] {
+        if let Some(text) = before {
+            fs::write(&file, text).unwrap();
+        }
+        for round in 0..4 {
+            let connections = proxy.connections();
+            let mut command = Command::new(fipd_binary().await.unwrap());
+            command.args(&words);
+            let run = Process::spawn("fipd migrate", command, &bed.file("killed.log")).unwrap();
+            let begun = wait_until("it reads", SOON, || async {
+                let reads = proxy.connections() > connections;
+                reads.then_some(()).ok_or("it does not connect")
+            });
+            begun.await.unwrap();
+            // Where it is by then is the point.
+            tokio::time::sleep(Duration::from_millis(400 * round)).await;
+            run.still_running().unwrap();
+            run.kill().unwrap();
+            let left = fs::read_to_string(&file).ok();
+            assert_eq!(left.as_deref(), before, "round {round}");
+        }
+    }
+    proxy.set(Fault::Pass);
+    let saved = bed.fipd.run(words).await.unwrap();
+    saved.success().unwrap();
+    let whole = bed.file("whole.yaml");
+    let saved = bed.run(&format!("backup -o {}", whole.display())).await;
+    saved.success().unwrap();
+    let read = |file| fs::read_to_string(file).unwrap();
+    assert_eq!(read(file), read(whole));
 }
