@@ -11,8 +11,8 @@ mod subnet;
 
 pub use ip::{FlatNetworkIP, FlatNetworkIPSpec, FlatNetworkIPStatus};
 pub use subnet::{
-    AcceptedLink, FlatNetworkSubnet, FlatNetworkSubnetSpec, FlatNetworkSubnetStatus, FlatRange,
-    FlatRoute, PodDefaultGateway, RouteSettings,
+    FlatNetworkSubnet, FlatNetworkSubnetSpec, FlatNetworkSubnetStatus, FlatRange, FlatRoute,
+    PodDefaultGateway, RouteSettings,
 };
 
 /// The API group of both kinds.

@@ -208,18 +208,6 @@ pub struct PodDefaultGateway {
     pub service_cidr: String,
 }
 
-/// Where the pods of a subnet are attached, and how.
-#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct AcceptedLink {
-    #[serde(deserialize_with = "or_default")]
-    pub master: String,
-    #[serde(deserialize_with = "integer")]
-    pub vlan: i64,
-    #[serde(deserialize_with = "or_default")]
-    pub flat_mode: String,
-}
-
 /// How a subnet is doing.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -256,9 +244,9 @@ pub struct FlatNetworkSubnetStatus {
         deserialize_with = "or_default"
     )]
     pub reserved_ip: BTreeMap<String, Vec<FlatRange>>,
-    /// What was accepted last of what stays while addresses are in use.
+    /// The spec that was accepted last: it is in force, whatever is written since.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub accepted: Option<AcceptedLink>,
+    pub accepted: Option<FlatNetworkSubnetSpec>,
     /// How the subnet is doing; one entry per type.
     #[serde(skip_serializing_if = "is_default", deserialize_with = "or_default")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]

@@ -6,9 +6,9 @@ use fipd_core::ClusterId;
 
 use super::{
     admission::FlatFacts,
-    names::{ACTIVE, pod_key},
+    names::pod_key,
     pod::{PodController, observe::PodView, plan::is_of},
-    subnet::{SubnetView, link_of},
+    subnet::link_of,
 };
 use crate::{
     config::PoolFacts,
@@ -18,14 +18,6 @@ use crate::{
 
 /// A cluster that is known completely.
 pub struct ClusterFacts(pub Arc<PodController>);
-
-impl ClusterFacts {
-    /// One that is in force, as it was accepted.
-    fn in_force(subnet: &SubnetView) -> Option<Arc<FlatSubnet>> {
-        let active = subnet.status.phase == ACTIVE;
-        active.then(|| subnet.read()).flatten().map(Arc::new)
-    }
-}
 
 impl FlatFacts for ClusterFacts {
     fn id(&self) -> &ClusterId {
@@ -39,16 +31,13 @@ impl FlatFacts for ClusterFacts {
     fn subnets(&self) -> Vec<(String, Arc<FlatSubnet>)> {
         let all = self.0.subnets.all().into_iter();
         let own = all.filter(|(key, _)| *key.namespace == *self.0.settings.namespace);
-        own.filter_map(|(key, subnet)| Some((key.name.to_string(), Self::in_force(&subnet)?)))
+        own.filter_map(|(key, _)| Some((key.name.to_string(), self.subnet(&key.name)?)))
             .collect()
     }
 
     fn subnet(&self, name: &str) -> Option<Arc<FlatSubnet>> {
-        let found = self
-            .0
-            .subnets
-            .get(&Key::new(&self.0.settings.namespace, name))?;
-        Self::in_force(&found)
+        let goes = self.0.subnet(name)?.meta.is_terminating();
+        self.0.in_force(name).filter(|_| !goes)
     }
 
     fn partner(&self, name: &str) -> Result<String, String> {

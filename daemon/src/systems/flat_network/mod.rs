@@ -74,7 +74,7 @@ use names::{FAILED, FLAT_IP, OPERATOR, PROJECT, SUBNET_OBJECT};
 use pod::{NamespaceView, PodController, observe::PodView};
 use service::watches::ServiceWatches;
 use settings::FlatNetworkSettings;
-use subnet::{AcceptedLinks, SubnetSource, SubnetView, Subnets};
+use subnet::{AcceptedSubnets, SubnetSource, SubnetView, Subnets};
 use workload::{FlatModes, Workloads};
 
 /// How long reservations may take before pods are served.
@@ -204,15 +204,16 @@ async fn serve(site: Arc<Site>, system: RunningFlatNetwork) {
     let ips = context(FLAT_IP, &site, &events).with_queue(queue);
     let ips = FlatIpController::new(ips, FlatIps::new(settings));
     let subnets = context::<SubnetView>(SUBNET_OBJECT, &site, &events);
+    let accepted = Arc::<AcceptedSubnets>::default();
     let source = SubnetSource {
         settings: settings.clone(),
         subnets: Arc::clone(&subnets.objects),
         ips: Arc::clone(&ips.context.objects),
-        links: AcceptedLinks::default(),
+        accepted: Arc::clone(&accepted),
     };
     let subnets = Subnets::new(subnets, source);
     let pods = context::<PodView>(POD, &site, &events);
-    let known = (&subnets.context().objects, &Objects::new());
+    let known = (&subnets.context().objects, &accepted);
     let pods = PodController::new(pods, &ips, known);
     system.sites.add(&site.name, Arc::downgrade(&pods));
     count(&site, "FlatNetworkSubnets", &subnets.context().objects);
@@ -297,10 +298,10 @@ fn begin_workloads(
     pods: &Arc<PodController>,
     tasks: &mut JoinSet<()>,
 ) -> Workloads {
-    let (subnets, namespace) = (Arc::clone(&pods.subnets), pods.settings.namespace.clone());
+    let of = Arc::downgrade(pods);
     let modes: FlatModes = Arc::new(move |name| {
-        let subnet = subnets.get(&Key::new(&namespace, name))?;
-        Some(subnet.spec.flat_mode.clone())
+        let subnet = of.upgrade()?.in_force(name)?;
+        Some(subnet.kind.as_str().to_owned())
     });
     let known = (&modes, &pods.ips.context.objects);
     let workloads = workload::start(site, events, known, tasks);

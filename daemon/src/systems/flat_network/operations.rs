@@ -140,9 +140,10 @@ fn of_node(name: &str, cni: &CniHealth) -> Value {
 fn subnets(pods: &PodController) -> Vec<(Key, Value)> {
     let all = pods.subnets.all().into_iter();
     all.map(|(key, subnet)| {
+        let spec = subnet.status.accepted.as_ref().unwrap_or(&subnet.spec);
         let mut row = json!({
-            "namespace": &*key.namespace, "name": &*key.name, "flat_mode": subnet.spec.flat_mode,
-            "master": subnet.spec.master, "vlan": subnet.spec.vlan, "cidr": subnet.spec.cidr,
+            "namespace": &*key.namespace, "name": &*key.name, "flat_mode": spec.flat_mode,
+            "master": spec.master, "vlan": spec.vlan, "cidr": spec.cidr,
             "phase": subnet.status.phase, "message": subnet.status.failure_message,
         });
         let found = pods.context.read(|ledger: &Ledger| {

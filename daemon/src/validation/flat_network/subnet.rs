@@ -6,8 +6,7 @@ use fipd_cni::attachment::LinkKind;
 use fipd_core::{AddressError, AddressSpec, Ends, EndsOf, Family, PoolSpec, Span};
 use fipd_crds::{
     flat_network::{
-        AcceptedLink, FlatNetworkSubnet, FlatNetworkSubnetSpec, FlatRange, RouteSettings,
-        names::NAMESPACE,
+        FlatNetworkSubnet, FlatNetworkSubnetSpec, FlatRange, RouteSettings, names::NAMESPACE,
     },
     names::is_object_name,
 };
@@ -95,37 +94,27 @@ impl FlatSubnet {
         })
     }
 
-    /// The same with the link that is in force: an edit of that is refused while addresses are in use.
+    /// The subnet as it was accepted last: an edit that is refused is not in force.
     ///
     /// # Errors
-    /// The first field that is not as it must be, or why nobody knows what is in force.
+    /// The first field that is not as it must be, or that nobody knows yet what is in force.
     pub fn in_force(subnet: &FlatNetworkSubnet) -> Result<Self, String> {
-        let status = subnet.status.clone().unwrap_or_default();
-        let mut spec = spelling::current(&subnet.spec).unwrap_or_else(|| subnet.spec.clone());
-        let now = AcceptedLink {
-            master: spec.master.clone(),
-            vlan: spec.vlan,
-            flat_mode: spec.flat_mode.clone(),
+        let read = |spec| Self::read(spec).map_err(|wrong| wrong.to_string());
+        let now = read(&subnet.spec);
+        let status = subnet.status.as_ref();
+        let Some(accepted) = status.and_then(|status| status.accepted.as_ref()) else {
+            return now;
         };
-        if let Some(accepted) = status.accepted.filter(|accepted| *accepted != now) {
-            // The status comes a moment after the decision.
-            let judged = status.conditions.iter().any(|one| {
-                let of_this = one.observed_generation == subnet.metadata.generation;
-                one.type_ == "Ready" && one.status == "False" && of_this
-            });
-            if !judged {
-                return Err("an edit of its link is not decided yet".to_owned());
-            }
-            if accepted.flat_mode != now.flat_mode {
-                // Mode and flag are those of the other kind of link.
-                let (wanted, kept) = (now.flat_mode, accepted.flat_mode);
-                return Err(format!(
-                    "spec.flatMode: {wanted:?} was refused; write {kept:?} again, and pods are attached"
-                ));
-            }
-            (spec.master, spec.vlan) = (accepted.master, accepted.vlan);
+        let accepted = read(accepted)?;
+        // The status comes a moment after the decision.
+        let mut conditions = status.iter().flat_map(|status| &status.conditions);
+        let judged = conditions.any(|one| {
+            one.type_ == "Ready" && one.observed_generation == subnet.metadata.generation
+        });
+        match judged || now.as_ref() == Ok(&accepted) {
+            true => Ok(accepted),
+            false => Err("an edit of it is not decided yet".to_owned()),
         }
-        Self::read(&spec).map_err(|wrong| wrong.to_string())
     }
 
     /// The interface on the nodes that pods are attached to.

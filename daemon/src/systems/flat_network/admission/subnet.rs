@@ -30,8 +30,6 @@ const OF_RUN: usize = 20;
 pub struct SubnetWrite {
     name: String,
     after: FlatSubnet,
-    /// What the object said before; `None`: it is new, or said nothing that makes sense.
-    before: Option<FlatSubnet>,
     is_new: bool,
     /// The network that the object names.
     network: Option<String>,
@@ -62,14 +60,9 @@ impl SubnetWrite {
         }
         let after = FlatSubnet::read(&spec::<FlatNetworkSubnetSpec>(&question.object.spec)?)?;
         after.check_partner(&question.name)?;
-        let before = before.and_then(|old| {
-            let old: FlatNetworkSubnetSpec = spec(&old.spec).ok()?;
-            FlatSubnet::read(&old).ok()
-        });
         Ok(Self {
             name: question.name.clone(),
             after,
-            before,
             is_new,
             network: question.object.annotation(NETWORK).map(str::to_owned),
         })
@@ -82,21 +75,19 @@ impl SubnetWrite {
         book: &impl BookReader,
     ) -> Result<Vec<String>, Verdict> {
         let after = &self.after;
-        let in_force = || facts.subnet(&self.name).map(|one| FlatSubnet::clone(&one));
-        let before = self.before.clone().or_else(in_force);
-        let before = before.filter(|_| !self.is_new);
-        let lost = before.as_ref().map(|before| changes::lost(before, after));
+        // Not what the object said before: that may have been refused.
+        let before = facts.subnet(&self.name).filter(|_| !self.is_new);
+        let before = before.as_deref();
+        let lost = before.map(|before| changes::lost(before, after));
         let lost = lost.unwrap_or_default();
         let used = book.look(|ledger| SubnetUse::of(ledger, facts, &self.name, &lost));
-        if let (Some(before), Some(user)) = (&before, &used.user) {
+        if let (Some(before), Some(user)) = (before, &used.user) {
             changes::check_fixed(before, after, &holder_text(user, facts)).map_err(for_now)?;
         }
         changes::check_outside(&used.outside).map_err(for_now)?;
-        let had = before.as_ref().map(FlatSubnet::given).unwrap_or_default();
+        let had = before.map(FlatSubnet::given).unwrap_or_default();
         let more = spans::minus(&after.given(), &had);
-        let moved = before
-            .as_ref()
-            .is_none_or(|before| is_elsewhere(before, after));
+        let moved = before.is_none_or(|before| is_elsewhere(before, after));
         if moved || !more.is_empty() {
             let subnets = facts.subnets();
             let others = subnets.iter().filter(|(name, _)| *name != self.name);

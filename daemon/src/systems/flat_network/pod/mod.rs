@@ -19,7 +19,6 @@ use std::{
     time::Duration,
 };
 
-use fipd_crds::flat_network::{AcceptedLink, FlatNetworkSubnetSpec};
 use k8s_openapi::{
     api::{batch::v1::Job, core::v1::Pod},
     jiff,
@@ -31,7 +30,7 @@ use super::{
     ip::{FlatIpController, FlatIpView},
     names::{ADDITIONAL_INTERFACES, FAILED, FLAT_IP, IP_ERROR, MAC, pod_key},
     settings::FlatNetworkSettings,
-    subnet::SubnetView,
+    subnet::{AcceptedSubnets, SubnetView},
     workload::Workloads,
 };
 use crate::controller::{
@@ -45,7 +44,7 @@ use crate::controller::{
     reconcile::Controller,
     store::{Key, Objects},
 };
-use crate::validation::flat_network::workload::WorkloadRef;
+use crate::validation::flat_network::{subnet::FlatSubnet, workload::WorkloadRef};
 use macs::MacIndex;
 use observe::PodView;
 use plan::{PodFacts, PodPlan, Why, kept_from, pending, plan};
@@ -73,6 +72,7 @@ pub struct PodController {
     pub context: Context<PodView>,
     pub ips: Arc<FlatIpController>,
     pub subnets: Arc<Objects<SubnetView>>,
+    accepted: Arc<AcceptedSubnets>,
     pub namespaces: Arc<Objects<NamespaceView>>,
     pub settings: FlatNetworkSettings,
     /// Pods that are missing beside their address.
@@ -89,8 +89,8 @@ pub struct PodController {
     known: Mutex<BTreeMap<String, SubnetMeaning>>,
 }
 
-/// What is written, how pods are attached, and whether they get a 6to4 address.
-type SubnetMeaning = (FlatNetworkSubnetSpec, Option<AcceptedLink>, bool);
+/// What is in force, and whether pods get a 6to4 address.
+type SubnetMeaning = (Option<Arc<FlatSubnet>>, bool);
 
 impl Controller for PodController {
     type View = PodView;
@@ -145,13 +145,14 @@ impl PodController {
     pub fn new(
         context: Context<PodView>,
         ips: &Arc<FlatIpController>,
-        (subnets, namespaces): (&Arc<Objects<SubnetView>>, &Arc<Objects<NamespaceView>>),
+        (subnets, accepted): (&Arc<Objects<SubnetView>>, &Arc<AcceptedSubnets>),
     ) -> Arc<Self> {
         Arc::new(Self {
             settings: ips.user.settings.clone(),
             ips: Arc::clone(ips),
             subnets: Arc::clone(subnets),
-            namespaces: Arc::clone(namespaces),
+            accepted: Arc::clone(accepted),
+            namespaces: Objects::new(),
             missing: AbsenceCheck::default(),
             macs: Mutex::default(),
             mac_index: Mutex::default(),
@@ -168,14 +169,19 @@ impl PodController {
         debug_assert!(first.is_ok(), "there are workloads already");
     }
 
-    fn subnet(&self, name: &str) -> Option<Arc<SubnetView>> {
+    pub fn subnet(&self, name: &str) -> Option<Arc<SubnetView>> {
         self.subnets.get(&Key::new(&self.settings.namespace, name))
+    }
+
+    /// The subnet as it was accepted last.
+    pub fn in_force(&self, name: &str) -> Option<Arc<FlatSubnet>> {
+        self.accepted.in_force(&*self.subnet(name)?)
     }
 
     /// A subnet appeared, changed or went: where it means something else to its pods they are looked at.
     pub fn subnet_changed(&self, subnet: &str) {
         let now = self.subnet(subnet);
-        let now = now.map(|one| (one.spec.clone(), one.status.accepted.clone(), one.has_6to4));
+        let now = now.map(|one| (self.accepted.in_force(&one), one.has_6to4));
         let mut known = self.known.lock();
         if known.get(subnet) == now.as_ref() {
             return;
@@ -241,6 +247,7 @@ impl PodController {
             return Ok(Some(PodFacts::default()));
         };
         let subnet = self.subnet(&wants.subnet);
+        let in_force = self.in_force(&wants.subnet);
         let macs: Vec<String> = wants.macs.iter().map(ToString::to_string).collect();
         let mac = match pod.is_over() {
             true => ip.and_then(|ip| ip.mac.clone()),
@@ -263,13 +270,10 @@ impl PodController {
         let namespace = self.namespaces.get(&Key::new("", &key.namespace));
         let subnet = subnet.as_deref();
         Ok(Some(PodFacts {
-            flat_mode: subnet.map(|subnet| subnet.flat_mode().to_owned()),
-            sticky: match subnet.map(SubnetView::read) {
-                Some(Some(read)) => Some(read.sticky),
-                // An edit that makes no sense changes nothing.
-                Some(None) => ip.and_then(plan::keeps),
-                None => None,
-            },
+            flat_mode: in_force.as_ref().map(|one| one.kind.as_str().to_owned()),
+            // One that was never accepted changes nothing.
+            sticky: (in_force.map(|one| one.sticky))
+                .or_else(|| subnet.and(ip).and_then(plan::keeps)),
             has_6to4: subnet.is_some_and(|subnet| subnet.has_6to4),
             project: namespace.and_then(|namespace| namespace.project.clone()),
             workload: self.workload(key, pod, ip).await?,

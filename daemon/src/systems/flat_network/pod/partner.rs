@@ -11,17 +11,12 @@ use super::{
 };
 use crate::{
     controller::store::Key,
-    systems::flat_network::{
-        ip::FlatIpView,
-        names::DUAL_STACK,
-        subnet::{SubnetView, link},
-    },
+    systems::flat_network::{ip::FlatIpView, names::DUAL_STACK},
     validation::{
         Wrong,
         flat_network::{
             annotations::{PodAddresses, annotation},
             interfaces::{no_partner, partner_of},
-            subnet::FlatSubnet,
         },
     },
 };
@@ -29,8 +24,8 @@ use crate::{
 impl PodController {
     /// Whether the one subnet names the other as its partner.
     pub(super) fn is_partner(&self, of: &str, subnet: &str) -> bool {
-        let of = self.subnet(of);
-        of.is_some_and(|of| of.spec.partner == subnet)
+        let of = self.in_force(of);
+        of.is_some_and(|of| of.partner.as_deref() == Some(subnet))
     }
 
     /// The same, which asks for the partner of the subnet by its name where it asks for that. A pod keeps the partner that it has
@@ -90,15 +85,6 @@ impl PodController {
     /// # Errors
     /// Why there is none, and what to do.
     pub fn partner(&self, name: &str) -> Result<String, String> {
-        // One that somebody wants to attach otherwise is in force as it was.
-        let in_force = |subnet: &SubnetView, read: &FlatSubnet| {
-            let accepted = subnet.status.accepted.as_ref();
-            accepted.is_none_or(|accepted| *accepted == link(read))
-        };
-        partner_of(name, |name| {
-            let subnet = self.subnet(name)?;
-            let read = subnet.read().filter(|read| in_force(&subnet, read));
-            read.map(Box::new)
-        })
+        partner_of(name, |name| self.in_force(name))
     }
 }

@@ -1,55 +1,56 @@
-//! Where the pods of a subnet are attached, as it was accepted last.
+//! Subnets as they were accepted last: an edit that is refused changes nothing.
 //!
-//! The status has it, which fipd alone writes, and a status rests for a second: what was accepted within it is remembered here.
+//! The status has them, which fipd alone writes, and a status rests for a second: what was accepted within it is remembered here.
 //! A subnet of the original has labels instead, which anyone may edit.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use fipd_core::Text;
-use fipd_crds::flat_network::AcceptedLink;
 use parking_lot::Mutex;
 
 use super::{SubnetLabels, SubnetView};
-use crate::validation::flat_network::subnet::FlatSubnet;
+use crate::{systems::flat_network::names::ACTIVE, validation::flat_network::subnet::FlatSubnet};
 
 /// By the UIDs of subnets.
 #[derive(Debug, Default)]
-pub struct AcceptedLinks(Mutex<BTreeMap<Text, AcceptedLink>>);
+pub struct AcceptedSubnets(Mutex<BTreeMap<Text, Arc<FlatSubnet>>>);
 
-impl AcceptedLinks {
-    pub fn note(&self, uid: &Text, link: AcceptedLink) {
-        self.0.lock().insert(Text::clone(uid), link);
+impl AcceptedSubnets {
+    pub fn note(&self, uid: &Text, subnet: FlatSubnet) {
+        self.0.lock().insert(Text::clone(uid), subnet.into());
     }
 
     pub fn forget(&self, uid: &Text) {
         self.0.lock().remove(uid);
     }
 
+    /// What its pods are served by; `None`: it was never accepted.
+    pub fn in_force(&self, subnet: &SubnetView) -> Option<Arc<FlatSubnet>> {
+        // The original accepted it.
+        let of_original = || {
+            let active = subnet.status.phase == ACTIVE;
+            active.then(|| subnet.read()).flatten().map(Arc::new)
+        };
+        self.accepted(subnet).or_else(of_original)
+    }
+
+    fn accepted(&self, subnet: &SubnetView) -> Option<Arc<FlatSubnet>> {
+        let noted = self.0.lock().get(&subnet.meta.uid).cloned();
+        let written = || FlatSubnet::read(subnet.status.accepted.as_ref()?).ok();
+        noted.or_else(|| written().map(Arc::new))
+    }
+
     /// The first field by which pods are attached in another way than was accepted; `None`: they are not.
     pub fn moved(&self, subnet: &SubnetView, now: &FlatSubnet) -> Option<&'static str> {
-        let noted = self.0.lock().get(&subnet.meta.uid).cloned();
-        match noted.or_else(|| subnet.status.accepted.clone()) {
-            Some(accepted) => changed(&accepted, &link(now)),
-            None => relabelled(&subnet.labels, now),
-        }
+        let Some(before) = self.accepted(subnet) else {
+            return relabelled(&subnet.labels, now);
+        };
+        first([
+            before.master != now.master,
+            before.vlan != now.vlan,
+            before.kind.as_str() != now.kind.as_str(),
+        ])
     }
-}
-
-/// Where the pods of the subnet are attached.
-pub fn link(subnet: &FlatSubnet) -> AcceptedLink {
-    AcceptedLink {
-        master: subnet.master.clone(),
-        vlan: subnet.vlan.into(),
-        flat_mode: subnet.kind.as_str().to_owned(),
-    }
-}
-
-fn changed(before: &AcceptedLink, now: &AcceptedLink) -> Option<&'static str> {
-    first([
-        before.master != now.master,
-        before.vlan != now.vlan,
-        before.flat_mode != now.flat_mode,
-    ])
 }
 
 fn relabelled(labels: &SubnetLabels, now: &FlatSubnet) -> Option<&'static str> {
@@ -75,39 +76,63 @@ mod tests {
 
     use super::*;
 
+    fn spec(vlan: u16) -> Value {
+        json!({ "flatMode": "macvlan", "master": "eth0", "vlan": vlan, "cidr": "10.1.2.0/24" })
+    }
+
     fn subnet(vlan: u16, labels: Value, status: Value) -> SubnetView {
         let object = json!({
             "metadata": { "name": "lab", "uid": "u", "labels": labels },
-            "spec": { "flatMode": "macvlan", "master": "eth0", "vlan": vlan, "cidr": "10.1.2.0/24" },
+            "spec": spec(vlan),
             "status": status,
         });
         let object: FlatNetworkSubnet = serde_json::from_value(object).expect("a subnet");
         SubnetView::of(object)
     }
 
-    fn moved(links: &AcceptedLinks, subnet: &SubnetView) -> Option<&'static str> {
-        links.moved(subnet, &subnet.read().expect("a subnet"))
+    fn moved(subnets: &AcceptedSubnets, subnet: &SubnetView) -> Option<&'static str> {
+        subnets.moved(subnet, &subnet.read().expect("a subnet"))
     }
 
     /// Defect 20 of g.1: labels decide only where fipd has not accepted anything yet.
     #[test]
     fn g1_20_labels_that_somebody_edits_hide_no_change() {
-        let links = AcceptedLinks::default();
+        let subnets = AcceptedSubnets::default();
         let labels = |vlan: &str| json!({ "master": "eth0", "vlan": vlan, "flatMode": "macvlan" });
-        let accepted = |vlan: u16| json!({ "accepted": { "master": "eth0", "vlan": vlan, "flatMode": "macvlan" } });
+        let accepted = |vlan: u16| json!({ "accepted": spec(vlan) });
         let none = json!({});
         let of_original = subnet(20, labels("10"), none.clone());
-        assert_eq!(moved(&links, &of_original), Some("spec.vlan"));
+        assert_eq!(moved(&subnets, &of_original), Some("spec.vlan"));
         let unlabelled = subnet(20, none.clone(), none);
-        assert_eq!(moved(&links, &unlabelled), None, "nothing is known");
+        assert_eq!(moved(&subnets, &unlabelled), None, "nothing is known");
         let edited = subnet(20, labels("20"), accepted(10));
-        assert_eq!(moved(&links, &edited), Some("spec.vlan"));
+        assert_eq!(moved(&subnets, &edited), Some("spec.vlan"));
         let same = subnet(10, labels("7"), accepted(10));
-        assert_eq!(moved(&links, &same), None);
+        assert_eq!(moved(&subnets, &same), None);
         // The status is yet to be written.
-        links.note(&edited.meta.uid, link(&edited.read().expect("a subnet")));
-        assert_eq!(moved(&links, &edited), None);
-        links.forget(&edited.meta.uid);
-        assert_eq!(moved(&links, &edited), Some("spec.vlan"));
+        subnets.note(&edited.meta.uid, edited.read().expect("a subnet"));
+        assert_eq!(moved(&subnets, &edited), None);
+        subnets.forget(&edited.meta.uid);
+        assert_eq!(moved(&subnets, &edited), Some("spec.vlan"));
+    }
+
+    /// Also after a restart, of which nothing is remembered.
+    #[test]
+    fn what_was_accepted_last_is_in_force() {
+        let subnets = AcceptedSubnets::default();
+        let vlan = |subnet: &SubnetView| subnets.in_force(subnet).map(|subnet| subnet.vlan);
+        let none = json!({});
+        let phase = |phase: &str| json!({ "phase": phase });
+        assert_eq!(vlan(&subnet(10, none.clone(), none.clone())), None);
+        assert_eq!(vlan(&subnet(10, none.clone(), phase("Failed"))), None);
+        assert_eq!(vlan(&subnet(10, none.clone(), phase("Active"))), Some(10));
+        let accepted = json!({ "phase": "Failed", "accepted": spec(10) });
+        let mut edited = subnet(20, none, accepted);
+        assert_eq!(vlan(&edited), Some(10));
+        edited.spec.cidr = "x".to_owned();
+        assert_eq!(vlan(&edited), Some(10));
+        let noted = subnet(30, json!({}), json!({}));
+        subnets.note(&noted.meta.uid, noted.read().expect("a subnet"));
+        assert_eq!(vlan(&edited), Some(30), "the status is yet to be written");
     }
 }

@@ -4,7 +4,7 @@ use fipd_core::System;
 use fipd_crds::flat_network::FlatNetworkSubnet;
 use serde_json::{Value, json};
 
-use super::{AcceptedLinks, SubnetSource, SubnetView};
+use super::{SubnetSource, SubnetView};
 use crate::{
     controller::{
         kind::Kind,
@@ -34,7 +34,7 @@ impl Subject for FlatSubnets {
             },
             subnets: Objects::new(),
             ips: Objects::new(),
-            links: AcceptedLinks::default(),
+            accepted: Arc::default(),
         }
     }
 

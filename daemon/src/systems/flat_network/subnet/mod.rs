@@ -17,7 +17,7 @@ use fipd_crds::{
 use k8s_openapi::jiff;
 use serde_json::{Value, json};
 
-pub use self::accepted::{AcceptedLinks, link};
+pub use self::accepted::AcceptedSubnets;
 use super::{
     ip::FlatIpView,
     names::{ACTIVE, IPV6TO4, SUBNET_REMOVE},
@@ -101,12 +101,6 @@ impl SubnetView {
     pub fn read(&self) -> Option<FlatSubnet> {
         FlatSubnet::read(&self.spec).ok()
     }
-
-    /// How its pods are attached: an edit that was refused is not in force.
-    pub fn flat_mode(&self) -> &str {
-        let accepted = self.status.accepted.as_ref();
-        accepted.map_or(&self.spec.flat_mode, |accepted| &accepted.flat_mode)
-    }
 }
 
 impl SubnetLabels {
@@ -129,7 +123,7 @@ pub struct SubnetSource {
     pub settings: FlatNetworkSettings,
     pub subnets: Arc<Objects<SubnetView>>,
     pub ips: Arc<Objects<FlatIpView>>,
-    pub links: AcceptedLinks,
+    pub accepted: Arc<AcceptedSubnets>,
 }
 
 impl PoolSource for SubnetSource {
@@ -155,7 +149,7 @@ impl PoolSource for SubnetSource {
 
     fn eligible(&self, ledger: &Ledger, mirror: &MirrorOf<'_>, subnet: &SubnetView) -> Eligible {
         if subnet.meta.is_terminating() {
-            self.links.forget(&subnet.meta.uid);
+            self.accepted.forget(&subnet.meta.uid);
         }
         let existing = ledger.mirror(&System::flat_network(), mirror.cluster, mirror.object);
         let refused = match existing {
@@ -187,7 +181,7 @@ impl PoolSource for SubnetSource {
 
     fn accepted(&self, subnet: &SubnetView) {
         if let Some(read) = subnet.read() {
-            self.links.note(&subnet.meta.uid, link(&read));
+            self.accepted.note(&subnet.meta.uid, read);
         }
     }
 
@@ -271,7 +265,7 @@ impl SubnetSource {
         let existing = ledger.mirror(&System::flat_network(), mirror.cluster, mirror.object);
         let usage = existing.and_then(|pool| ledger.usage(pool.id));
         let in_use = usage.is_some_and(|usage| usage.used > 0 || usage.out_of_range > 0);
-        let moved = self.links.moved(subnet, &read);
+        let moved = self.accepted.moved(subnet, &read);
         if in_use {
             if let Some(field) = moved {
                 return Some(format!(
@@ -309,17 +303,21 @@ impl SubnetSource {
     /// What of other subnets is in the way of a new or wider one.
     fn clash(&self, read: &FlatSubnet, meta: &Meta) -> Option<String> {
         let others = self.subnets.all().into_iter();
-        let others: Vec<(Key, FlatSubnet)> = others
+        // Of two new ones the older goes first.
+        let new = |other: &SubnetView| {
+            let is_older = (other.meta.created, &other.meta.uid) < (meta.created, &meta.uid);
+            let counts = other.status.phase.is_empty() && is_older;
+            counts.then(|| other.read()).flatten().map(Arc::new)
+        };
+        let others: Vec<(Key, Arc<FlatSubnet>)> = others
             .filter(|(_, other)| other.meta.uid != meta.uid && !other.meta.is_terminating())
             .filter(|(key, _)| *key.namespace == *self.settings.namespace)
-            // Of two new ones the older goes first.
-            .filter(|(_, other)| {
-                let is_older = (other.meta.created, &other.meta.uid) < (meta.created, &meta.uid);
-                other.status.phase == ACTIVE || other.status.phase.is_empty() && is_older
+            .filter_map(|(key, other)| {
+                let counts = self.accepted.in_force(&other).or_else(|| new(&other));
+                Some((key, counts?))
             })
-            .filter_map(|(key, other)| Some((key, other.read()?)))
             .collect();
-        let others = others.iter().map(|(key, other)| (&*key.name, other));
+        let others = others.iter().map(|(key, other)| (&*key.name, &**other));
         let clashes = clash::clashes(read, others);
         clash::refuse(&clashes).err().map(|wrong| wrong.to_string())
     }

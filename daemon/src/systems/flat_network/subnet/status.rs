@@ -3,10 +3,10 @@
 use std::{collections::BTreeMap, net::IpAddr};
 
 use fipd_core::Family;
-use fipd_crds::flat_network::{FlatNetworkSubnetStatus, FlatRange};
+use fipd_crds::flat_network::{FlatNetworkSubnetSpec, FlatNetworkSubnetStatus, FlatRange};
 use k8s_openapi::jiff;
 
-use super::{SubnetView, accepted, failure};
+use super::{SubnetView, failure};
 use crate::{
     controller::{
         conditions::{INVALID, REFUSED, note_condition},
@@ -64,7 +64,10 @@ pub(super) fn desired(
         && !refused
         && !subnet.meta.is_terminating()
     {
-        status.accepted = Some(accepted::link(&read));
+        status.accepted = Some(FlatNetworkSubnetSpec {
+            cidr: read.cidr.to_string(),
+            ..subnet.spec.clone()
+        });
     }
     status.used_mac = macs.iter().take(MACS).cloned().collect();
     report.set_conditions(&mut status.conditions, generation, now);

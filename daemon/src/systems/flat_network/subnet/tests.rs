@@ -61,7 +61,7 @@ fn a_subnet_whose_pods_have_addresses_was_served_whatever_its_phase_says() {
         settings: FlatNetworkSettings::default(),
         subnets: Objects::new(),
         ips: Objects::new(),
-        links: AcceptedLinks::default(),
+        accepted: Arc::default(),
     };
     let failed = subnet((1, 60), FAILED);
     assert!(source.was_served(&subnet((1, 60), ACTIVE)));

@@ -116,6 +116,12 @@ fn g1_20_a_subnet_in_use_keeps_what_its_pods_rest_on() {
         edit(json!({ "routeSettings": { "addNodeCIDR": true } })),
         Verdict::allowed()
     );
+    let refused_before = subnet(&json!({ "vlan": 11 }));
+    assert_eq!(
+        update(&lab, &SUBNET, "lab", &refused_before, &old),
+        Verdict::allowed(),
+        "it is in force"
+    );
     let unused = Lab::new().subnet(
         "idle",
         &json!({ "vlan": 20, "cidr": "10.3.0.0/24", "gateway": "", "ranges": [] }),
