@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Node as NodeObject, Pod};
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
@@ -159,6 +159,19 @@ fn namespace(name: &str) -> String {
     json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } }).to_string()
 }
 
+/// The API group of a kind, of which it is version 1.
+fn group_of(kind: &str) -> &'static str {
+    match kind {
+        "Pod" | "Namespace" | "Service" | "Endpoints" | "Node" => "",
+        "Deployment" | "StatefulSet" | "DaemonSet" => "apps",
+        "Job" | "CronJob" => "batch",
+        "Ingress" => "networking.k8s.io",
+        "EndpointSlice" => "discovery.k8s.io",
+        "NetworkAttachmentDefinition" => "k8s.cni.cncf.io",
+        _ => GROUP,
+    }
+}
+
 /// The objects of one cluster.
 #[derive(Clone)]
 pub struct FlatObjects {
@@ -167,13 +180,15 @@ pub struct FlatObjects {
 
 impl FlatObjects {
     pub fn of(&self, kind: &str, namespace: &str) -> Api<DynamicObject> {
-        let gvk = match kind {
-            "Pod" => GroupVersionKind::gvk("", "v1", kind),
-            "Namespace" => GroupVersionKind::gvk("", "v1", kind),
-            "Deployment" | "StatefulSet" => GroupVersionKind::gvk("apps", "v1", kind),
-            _ => GroupVersionKind::gvk(GROUP, "v1", kind),
-        };
-        let resource = ApiResource::from_gvk(&gvk);
+        let gvk = GroupVersionKind::gvk(group_of(kind), "v1", kind);
+        let mut resource = ApiResource::from_gvk(&gvk);
+        match kind {
+            "Endpoints" => resource.plural = "endpoints".to_owned(),
+            "NetworkAttachmentDefinition" => {
+                resource.plural = "network-attachment-definitions".to_owned();
+            }
+            _ => {}
+        }
         Api::namespaced_with(self.client.clone(), namespace, &resource)
     }
 
@@ -187,10 +202,9 @@ impl FlatObjects {
     /// Creates the object, which is named `NAMESPACE/NAME`; its UID.
     pub async fn make(&self, kind: &str, path: &str, mut object: Value) -> Result<String> {
         let (api, name) = self.at(kind, path)?;
-        let (version, kind) = match kind {
-            "Pod" => ("v1".to_owned(), kind),
-            "Deployment" | "StatefulSet" => ("apps/v1".to_owned(), kind),
-            _ => (format!("{GROUP}/v1"), kind),
+        let version = match group_of(kind) {
+            "" => "v1".to_owned(),
+            group => format!("{group}/v1"),
         };
         object["apiVersion"] = json!(version);
         object["kind"] = json!(kind);
@@ -221,10 +235,14 @@ impl FlatObjects {
         let annotations = &mut object["metadata"]["annotations"];
         annotations["flatnetwork.pandaria.io/ip"] = json!(ip);
         annotations["flatnetwork.pandaria.io/subnet"] = json!(subnet);
-        // Its namespace gets a service account a moment after it is made.
+        self.make_pod(path, &object).await
+    }
+
+    /// The same of any pod: its namespace gets a service account a moment after it is made.
+    pub async fn make_pod(&self, path: &str, pod: &Value) -> Result<String> {
         let what = format!("pod {path} is made");
         let made = wait_until(&what, DEADLINE, || async {
-            let made = self.make("Pod", path, object.clone()).await;
+            let made = self.make("Pod", path, pod.clone()).await;
             made.map_err(|error| format!("{error:#}"))
         });
         made.await
@@ -262,6 +280,16 @@ impl FlatObjects {
         found
             .map(|found| Ok(serde_json::to_value(found)?))
             .transpose()
+    }
+
+    /// All objects of a namespace.
+    pub async fn list(&self, kind: &str, namespace: &str) -> Result<Vec<Value>> {
+        let all = self
+            .of(kind, namespace)
+            .list(&ListParams::default())
+            .await?;
+        let all = all.items.iter().map(serde_json::to_value);
+        Ok(all.collect::<serde_json::Result<_>>()?)
     }
 
     /// The names of all objects of a namespace.
@@ -455,6 +483,29 @@ impl PodBed {
         let fipd = self.fipd.own()?;
         fipd.restart().await?;
         fipd.wait_ready(DEADLINE).await
+    }
+
+    /// A node that nobody runs, and that takes pods.
+    pub async fn node(&self, name: &str) -> Result<()> {
+        let labels = json!({ "kubernetes.io/hostname": name });
+        let node = json!({
+            "apiVersion": "v1", "kind": "Node", "metadata": { "name": name, "labels": labels },
+        });
+        self.cluster.0.apply(&node.to_string()).await?;
+        // A new node is tainted, and the controller that would see it ready does not run.
+        let ready = Patch::Merge(json!({ "spec": { "taints": null } }));
+        let nodes = self.nodes();
+        nodes.patch(name, &PatchParams::default(), &ready).await?;
+        Ok(())
+    }
+
+    pub async fn remove_node(&self, name: &str) -> Result<()> {
+        self.nodes().delete(name, &DeleteParams::default()).await?;
+        Ok(())
+    }
+
+    fn nodes(&self) -> Api<NodeObject> {
+        Api::all(self.objects.client.clone())
     }
 
     /// The owner of each leased address that begins so.

@@ -58,6 +58,8 @@ pub const OPERATOR: &str = "rancher-flat-network-operator";
 pub const SERVICE_ACCOUNT: &str = "rancher-flat-network-multus";
 /// Its webhook.
 pub const VALIDATING_WEBHOOK: &str = "rancher-flat-network-subnets-validating-config";
+/// The CronJob that renews the webhook's certificate, and the Job that made the first, in [`NAMESPACE`].
+pub const TLS_ROLLOUT: &str = "rancher-flat-network-tls-rollout";
 /// Reason of its Events on pods.
 pub const IP_ERROR: &str = "FlatNetworkIPError";
 

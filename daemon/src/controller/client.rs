@@ -315,6 +315,8 @@ impl Remote {
     async fn delete_if(&self, target: &Target, only: &Value) -> Result<(), CallError> {
         let options = json!({
             "apiVersion": "v1", "kind": "DeleteOptions", "preconditions": only,
+            // The pods of a Job would stay.
+            "propagationPolicy": "Background",
         });
         let body = ("application/json", encode(target, &options)?);
         match self

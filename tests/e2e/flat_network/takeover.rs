@@ -6,6 +6,9 @@ use kube::{Api, api::ListParams};
 
 use super::*;
 
+/// Two complete lists, a minute apart.
+const SWEPT: Duration = Duration::from_secs(150);
+
 /// Defects 1 and 2 of g.1. Addresses are adopted before the first new one; of two pods with one address one contends; what the chart leaves is named and
 /// goes only in the real run.
 #[tokio::test]
@@ -59,7 +62,19 @@ async fn g1_1_2_the_addresses_of_the_original_are_adopted_and_its_leftovers_go_w
         "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": { "name": "multus-ds", "namespace": SUBNETS },
         "spec": { "selector": { "matchLabels": labels }, "template": { "metadata": { "labels": labels }, "spec": pod } },
     });
-    for object in [&account, &binding, &webhook, &multus] {
+    let template = json!({ "spec": {
+        "serviceAccountName": "rancher-flat-network-multus", "restartPolicy": "OnFailure",
+        "containers": [{ "name": "rollout", "image": "none" }],
+    } });
+    let meta = json!({ "name": "rancher-flat-network-tls-rollout", "namespace": SUBNETS });
+    let job = json!({
+        "apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": { "template": template },
+    });
+    let cron = json!({
+        "apiVersion": "batch/v1", "kind": "CronJob", "metadata": meta,
+        "spec": { "schedule": "0 0 1 * *", "jobTemplate": { "spec": { "template": template } } },
+    });
+    for object in [&account, &binding, &webhook, &multus, &job, &cron] {
         bed.cluster.0.apply(&object.to_string()).await.unwrap();
     }
     bed.objects
@@ -72,8 +87,14 @@ async fn g1_1_2_the_addresses_of_the_original_are_adopted_and_its_leftovers_go_w
         "10.220.0.3"
     );
     let leases = bed.leases("10.220.").await.unwrap();
-    assert_eq!(leases.len(), 3, "{leases:?}");
+    assert_eq!(leases.len(), 5, "{leases:?}");
     assert!(leases["10.220.0.1"].ends_with("taken/a"), "{leases:?}");
+    // Leaked, and held until it is proven that nobody has them.
+    let leaked = ["10.220.0.8", "10.220.0.9"];
+    for address in leaked {
+        let owner = format!("{SUBNETS}/taken.used-ip.{address}");
+        assert!(leases[address].ends_with(&owner), "{leases:?}");
+    }
     for name in ["a", "b", "twin"] {
         let pod = bed.objects.get("Pod", &format!("taken/{name}")).await;
         assert!(pod.unwrap().is_some(), "nobody deletes the pod {name}");
@@ -85,6 +106,9 @@ async fn g1_1_2_the_addresses_of_the_original_are_adopted_and_its_leftovers_go_w
         "ClusterRoleBinding rancher-flat-network-multus",
         "ServiceAccount",
         "that of",
+        "CronJob rancher-flat-network-tls-rollout",
+        "Job rancher-flat-network-tls-rollout",
+        "has 2 addresses that no FlatNetworkIP has",
         "DaemonSet cattle-flat-network/multus-ds",
         "it goes with the chart",
     ] {
@@ -99,15 +123,30 @@ async fn g1_1_2_the_addresses_of_the_original_are_adopted_and_its_leftovers_go_w
             .await;
         found.unwrap().is_some()
     };
+    let rollout = format!("{SUBNETS}/rancher-flat-network-tls-rollout");
+    let renewed = async |kind| bed.objects.get(kind, &rollout).await.unwrap();
     assert!(webhook().await, "a dry run changes nothing");
+    for kind in ["Job", "CronJob"] {
+        assert!(renewed(kind).await.is_some(), "{kind}");
+    }
     let real = ["adopt", "flat-network", "--cluster", "pods"];
     bed.fipd.cli(real).await.unwrap().success().unwrap();
     assert!(!webhook().await);
+    for kind in ["Job", "CronJob"] {
+        bed.objects.wait_gone(kind, &rollout).await.unwrap();
+    }
     let binding = bindings
         .get_opt("rancher-flat-network-multus")
         .await
         .unwrap();
     assert!(binding.is_some(), "the nodes use it");
+    wait_until("what nobody has is free", SWEPT, || async {
+        let left = bed.leases("10.220.").await.unwrap();
+        let leaked = leaked.iter().any(|address| left.contains_key(*address));
+        (!leaked).then_some(()).ok_or(format!("{left:?}"))
+    })
+    .await
+    .unwrap();
     let counted = |one: &Value| one["status"]["usedIPCount"] == 3;
     bed.objects
         .wait(SUBNET, &subnet("taken"), "lost what nobody has", counted)
@@ -180,4 +219,36 @@ async fn adopting_is_refused_while_the_original_is_to_run_and_detaching_leaves_a
     assert!(ours.is_empty(), "{ours:?}");
     let operator = format!("{SUBNETS}/{operator}");
     bed.objects.delete("Deployment", &operator).await.unwrap();
+}
+
+/// A status lists ten thousand addresses, and says where there are more.
+#[tokio::test]
+async fn a_status_says_that_it_lists_not_all_of_many_addresses() {
+    let mut bed = PodBed::prepare("", &["many"]).await.unwrap();
+    bed.objects
+        .subnet("many", "10.222.0.0/16", json!({ "vlan": 222 }))
+        .await
+        .unwrap();
+    let status = json!({
+        "phase": "Active", "usedIPCount": 10_001,
+        "usedIP": [{ "from": "10.222.0.1", "to": "10.222.39.17" }],
+    });
+    let path = subnet("many");
+    bed.objects
+        .merge_status(SUBNET, &path, status)
+        .await
+        .unwrap();
+    let original = bed
+        .objects
+        .make_original("many/a", "many", "10.222.0.1", "02:00:00:00:00:01");
+    original.await.unwrap();
+    bed.restart().await.unwrap();
+    let is_cut = |one: &Value| condition(one, "Truncated")["status"] == "True";
+    let seen = bed.objects.wait(SUBNET, &path, "is cut", is_cut);
+    let seen = seen.await.unwrap();
+    let message = condition(&seen, "Truncated")["message"].as_str().unwrap();
+    assert!(message.contains("10000 of 10001"), "{message}");
+    assert_eq!(seen["status"]["usedIPCount"], 10_001, "{message}");
+    let listed = json!([{ "from": "10.222.0.1", "to": "10.222.39.16" }]);
+    assert_eq!(seen["status"]["usedIP"], listed);
 }

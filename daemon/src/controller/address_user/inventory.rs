@@ -69,6 +69,9 @@ impl<U: AddressHooks> AddressInventory<U> {
             };
             sightings.extend([own, user]);
         }
+        let uses = sightings.iter().flat_map(|one: &Sighting| &one.uses);
+        let shown = uses.map(|prefix| prefix.key).collect();
+        sightings.extend(U::unshown(&self.0, &shown));
         Ok(sightings)
     }
 

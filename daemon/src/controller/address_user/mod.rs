@@ -20,7 +20,7 @@ mod released;
 pub mod request;
 pub mod settle;
 
-use std::{fmt::Debug, net::IpAddr};
+use std::{collections::BTreeSet, fmt::Debug, net::IpAddr};
 
 use fipd_core::{Holder, Lease, LeaseKey, Ledger, NetworkId, Tenant};
 use k8s_openapi::{
@@ -35,6 +35,7 @@ use super::{
     ReconcileError, Reconciled, kind::Kind, meta::View, queue::Next, site::Site, store::Key,
     waiters::LedgerEvent,
 };
+use crate::clusters::adoption::Sighting;
 pub use controller::AddressController;
 use outcome::{AddressOutcome, ShownLease};
 use refusal::FixedFields;
@@ -200,6 +201,12 @@ pub trait AddressHooks: AddressUser {
 
     /// Queues objects that a change of the ledger concerns, beside those that wait for it.
     fn affected(_: &AddressController<Self>, _: &Ledger, _: &LedgerEvent<'_>) {}
+
+    /// Addresses that are in use by what is known of the cluster, and that none of its objects shows; those that some show are
+    /// given. Only for networks that have not adopted the cluster yet: then the sweep finds their owners missing.
+    fn unshown(_: &AddressController<Self>, _: &BTreeSet<LeaseKey>) -> Vec<Sighting> {
+        Vec::new()
+    }
 
     /// Who gets the lease of an object that went without its finalizer; `None`: it is free.
     fn heir(_: &AddressController<Self>, _: LeaseKey) -> Option<Holder> {

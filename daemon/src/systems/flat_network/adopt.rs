@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::{
     ip::FlatIpView,
     lease,
-    names::{FLAT_IP, NAMESPACE, OPERATOR, SERVICE_ACCOUNT, VALIDATING_WEBHOOK},
+    names::{FLAT_IP, NAMESPACE, OPERATOR, SERVICE_ACCOUNT, TLS_ROLLOUT, VALIDATING_WEBHOOK},
     settings::FlatNetworkSettings,
     subnet::SubnetView,
 };
@@ -27,7 +27,9 @@ use crate::{
     clusters::{ClusterSession, adoption::complete_list},
     controller::{
         client::{DEADLINE, Remote, Target},
-        kind::{DEPLOYMENT, SERVICE_ACCOUNT as ACCOUNT, VALIDATING_WEBHOOK_CONFIGURATION},
+        kind::{
+            CRON_JOB, DEPLOYMENT, JOB, SERVICE_ACCOUNT as ACCOUNT, VALIDATING_WEBHOOK_CONFIGURATION,
+        },
         store::Key,
     },
     ipam::Ipam,
@@ -142,7 +144,7 @@ impl FlatTakeover {
                 .saturating_sub(used.saturating_add(gateway));
             if lost > 0 {
                 wrongs.push(format!(
-                    "status.usedIP has {lost} addresses that no FlatNetworkIP has; the ledger does not know them, and the status loses them"
+                    "status.usedIP has {lost} addresses that no FlatNetworkIP has; they are free once two lists of the cluster, a minute apart, show that none has"
                 ));
             }
             report.judge(FindingKind::Pool, key.to_string(), says, wrongs);
@@ -195,24 +197,32 @@ impl FlatTakeover {
 /// Where the original's CNI plugin and Multus find the cluster; K3s has it in a folder of its own.
 const KUBECONFIG: &str = "kubeconfig /etc/cni/net.d/multus.d/multus.kubeconfig";
 
-/// What the chart of the originals leaves behind: a webhook that nobody answers, which goes, and rights over the whole cluster. The
-/// CNI plugin on the nodes and Multus have those too, so who takes them away is whoever knows that no node needs them.
+/// What the chart of the originals leaves behind: a webhook that nobody answers and what renews its certificate, which go, and
+/// rights over the whole cluster. The CNI plugin on the nodes and Multus have those too, so who takes them away is whoever knows
+/// that no node needs them.
 async fn leftovers(remote: &Remote, report: &mut FlatReport) {
-    let webhook = VALIDATING_WEBHOOK_CONFIGURATION.named("", VALIDATING_WEBHOOK);
-    let name = format!("ValidatingWebhookConfiguration {VALIDATING_WEBHOOK}");
-    match remote.get::<Value>(&webhook).await {
-        Ok(None) => {}
-        Ok(Some(found)) => {
-            let uid = found["metadata"]["uid"].as_str().unwrap_or_default();
-            let why = "it asks a program that is gone";
-            report.wrong(FindingKind::Leftover, name.clone(), why);
-            report.act(
-                name,
-                format!("it is deleted: {why}"),
-                (webhook, uid.to_owned()),
-            );
+    let renews = "it renews the certificate of a webhook that is gone";
+    for (kind, namespace, name, why) in [
+        (
+            VALIDATING_WEBHOOK_CONFIGURATION,
+            "",
+            VALIDATING_WEBHOOK,
+            "it asks a program that is gone",
+        ),
+        (CRON_JOB, NAMESPACE, TLS_ROLLOUT, renews),
+        (JOB, NAMESPACE, TLS_ROLLOUT, renews),
+    ] {
+        let (target, name) = (kind.named(namespace, name), format!("{} {name}", kind.kind));
+        match remote.get::<Value>(&target).await {
+            Ok(None) => {}
+            Ok(Some(found)) => {
+                let uid = found["metadata"]["uid"].as_str().unwrap_or_default();
+                report.wrong(FindingKind::Leftover, name.clone(), why);
+                let does = format!("it is deleted: {why}");
+                report.act(name, does, (target, uid.to_owned()));
+            }
+            Err(error) => report.unseen.push(format!("{name}: {error}")),
         }
-        Err(error) => report.unseen.push(format!("{name}: {error}")),
     }
     let account = ACCOUNT.named(NAMESPACE, SERVICE_ACCOUNT);
     let name = format!("ServiceAccount {SERVICE_ACCOUNT}");

@@ -202,8 +202,8 @@ async fn serve(site: Arc<Site>, system: RunningFlatNetwork) {
     let mut tasks = JoinSet::new();
     let settings = site.settings::<FlatNetworkSettings>();
     let ips = context(FLAT_IP, &site, &events).with_queue(queue);
-    let ips = FlatIpController::new(ips, FlatIps::new(settings));
     let subnets = context::<SubnetView>(SUBNET_OBJECT, &site, &events);
+    let ips = FlatIpController::new(ips, FlatIps::new(settings, &subnets.objects));
     let accepted = Arc::<AcceptedSubnets>::default();
     let source = SubnetSource {
         settings: settings.clone(),

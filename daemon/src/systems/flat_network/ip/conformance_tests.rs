@@ -42,7 +42,8 @@ impl Subject for FlatIps {
     fn controller(site: &Arc<Site>, remote: Remote, events: &Arc<Events>) -> Arc<FlatIpController> {
         let (site, events) = (Arc::clone(site), Arc::clone(events));
         let context = Context::new(FLAT_IP, site, remote, events, Objects::new());
-        FlatIpController::new(context, FlatIps::new(&FlatNetworkSettings::default()))
+        let settings = FlatNetworkSettings::default();
+        FlatIpController::new(context, FlatIps::new(&settings, &Objects::new()))
     }
 
     fn object() -> Value {

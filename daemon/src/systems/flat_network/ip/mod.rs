@@ -3,6 +3,7 @@
 
 #[cfg(test)]
 mod conformance_tests;
+mod leaked;
 mod status;
 pub mod wish;
 
@@ -28,8 +29,10 @@ use super::{
     },
     pod::{alive, observe::used},
     settings::FlatNetworkSettings,
+    subnet::SubnetView,
     workload::Workloads,
 };
+use crate::clusters::adoption::Sighting;
 use crate::controller::{
     Reconciled,
     address_user::{
@@ -42,7 +45,7 @@ use crate::controller::{
     meta::{Meta, View},
     queue::Next,
     site::Site,
-    store::Key,
+    store::{Key, Objects},
     waiters::LedgerEvent,
 };
 use crate::validation::flat_network::workload::WorkloadRef;
@@ -128,6 +131,7 @@ impl FlatIpView {
 pub struct FlatIps {
     /// Namespace of the subnets.
     pub settings: FlatNetworkSettings,
+    subnets: Arc<Objects<SubnetView>>,
     /// Those that name several addresses, none of which is free, by the pool.
     waiting: Mutex<BTreeMap<PoolId, BTreeSet<Key>>>,
     /// They keep addresses for their pods.
@@ -138,9 +142,10 @@ pub struct FlatIps {
 pub type FlatIpController = AddressController<FlatIps>;
 
 impl FlatIps {
-    pub fn new(settings: &FlatNetworkSettings) -> Self {
+    pub fn new(settings: &FlatNetworkSettings, subnets: &Arc<Objects<SubnetView>>) -> Self {
         Self {
             settings: settings.clone(),
+            subnets: Arc::clone(subnets),
             waiting: Mutex::default(),
             workloads: OnceLock::new(),
         }
@@ -363,6 +368,10 @@ impl AddressHooks for FlatIps {
             Some(next) => Ok(Some(next)),
             None => Self::return_kept(ips, key, ip).await,
         }
+    }
+
+    fn unshown(ips: &FlatIpController, shown: &BTreeSet<LeaseKey>) -> Vec<Sighting> {
+        leaked::sightings(ips, shown)
     }
 
     /// That of one which somebody tore away passes to a workload of its namespace that names it.

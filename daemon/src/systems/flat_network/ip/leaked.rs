@@ -1,0 +1,121 @@
+//! Addresses that the original counts as used and that no FlatNetworkIP shows (g1-1). They are adopted for objects that are gone,
+//! so that the rule of absence frees them and nothing else.
+
+use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
+
+use fipd_core::{AddressSpec, LeaseKey, Pool, Span};
+use fipd_crds::flat_network::{FlatNetworkSubnetStatus, FlatRange};
+
+use super::FlatIpController;
+use crate::{
+    clusters::adoption::Sighting, controller::store::Key, validation::flat_network::spans,
+};
+
+/// The most of one subnet.
+const MOST: usize = 10_000;
+
+/// Those of networks that have not adopted the cluster yet; `shown`: what objects show.
+pub fn sightings(ips: &FlatIpController, shown: &BTreeSet<LeaseKey>) -> Vec<Sighting> {
+    let site = &ips.context.site;
+    let adopting = |subnet: &Key| {
+        ips.context.read(|ledger| {
+            let pool = site.mirror_in(ledger, &subnet.to_string())?;
+            let adopted = ledger.truly_adopted(pool.spec.network, &site.id, &site.system);
+            (!adopted).then(|| Arc::clone(pool))
+        })
+    };
+    let mut all = Vec::new();
+    for (subnet, view) in ips.user.subnets.all() {
+        let Some(pool) = adopting(&subnet) else {
+            continue;
+        };
+        for address in leaked(&pool, &view.status, shown) {
+            let name = format!("{}.used-ip.{address}", subnet.name).replace(':', ".");
+            let key = LeaseKey {
+                network: pool.spec.network,
+                address,
+            };
+            let owner = Key::new(&subnet.namespace, &name);
+            all.push(Sighting {
+                holder: ips.context.holder(&owner, &view.meta.uid),
+                tenant: None,
+                uses: vec![key.prefix(None)],
+                since: view.meta.created,
+            });
+        }
+    }
+    all
+}
+
+/// The addresses of the pool's network that the status has, and neither an object nor the gateway.
+fn leaked(
+    pool: &Pool,
+    status: &FlatNetworkSubnetStatus,
+    shown: &BTreeSet<LeaseKey>,
+) -> Vec<IpAddr> {
+    let Some(net) = pool.spec.subnet.map(Span::of_net) else {
+        return Vec::new();
+    };
+    let used = status.used_ip.iter().filter_map(span);
+    let used: Vec<Span> = used.filter(|span| net.covers(span)).collect();
+    let gateways = [pool.spec.gateway, status.gateway.parse().ok()];
+    let shown = shown.iter().filter(|key| key.network == pool.spec.network);
+    let known = shown
+        .map(|key| key.address)
+        .chain(gateways.into_iter().flatten());
+    let known: Vec<Span> = known.map(Span::single).collect();
+    let left = spans::minus(&used, &known).into_iter();
+    left.flat_map(|span| {
+        let numbers = span.first..=span.last;
+        numbers.map(move |first| Span { first, ..span }.first_address())
+    })
+    .take(MOST)
+    .collect()
+}
+
+fn span(range: &FlatRange) -> Option<Span> {
+    let (from, to) = (range.from.parse().ok()?, range.to.parse().ok()?);
+    let range = AddressSpec::Range(from, to);
+    (from <= to && from.is_ipv4() == to.is_ipv4()).then(|| range.span())
+}
+
+#[cfg(test)]
+mod tests {
+    use fipd_core::{PoolSpec, testing};
+
+    use super::*;
+
+    /// Defect 1 of g.1.
+    #[test]
+    fn g1_1_what_is_used_and_shown_by_nobody_is_leaked() {
+        let pool = testing::pool(PoolSpec {
+            subnet: "10.0.0.0/24".parse().ok(),
+            gateway: "10.0.0.1".parse().ok(),
+            ..testing::pool_spec("lab", &["10.0.0.0/24"])
+        });
+        let found = |used: &[(&str, &str)]| -> Vec<String> {
+            let range = |(from, to): &(&str, &str)| FlatRange {
+                from: (*from).to_owned(),
+                to: (*to).to_owned(),
+                ..FlatRange::default()
+            };
+            let status = FlatNetworkSubnetStatus {
+                used_ip: used.iter().map(range).collect(),
+                ..FlatNetworkSubnetStatus::default()
+            };
+            let shown = BTreeSet::from([testing::key_of("10.0.0.3")]);
+            let found = leaked(&pool, &status, &shown);
+            found.iter().map(ToString::to_string).collect()
+        };
+        assert_eq!(found(&[("10.0.0.1", "10.0.0.3")]), ["10.0.0.2"]);
+        assert_eq!(found(&[("10.0.0.8", "10.0.0.9")]), ["10.0.0.8", "10.0.0.9"]);
+        for nonsense in [
+            ("x", "10.0.0.9"),
+            ("10.0.0.9", "10.0.0.8"),
+            ("10.0.0.9", "::1"),
+        ] {
+            assert!(found(&[nonsense]).is_empty(), "{nonsense:?}");
+        }
+        assert!(found(&[("10.0.1.1", "10.0.1.2")]).is_empty(), "outside");
+    }
+}
