@@ -13,6 +13,15 @@ pub fn is_finished(pod: &Pod) -> bool {
     matches!(phase, Some("Succeeded" | "Failed"))
 }
 
+/// Since when it has a node, where its scheduler says so.
+pub fn scheduled(pod: &Pod) -> Option<jiff::Timestamp> {
+    let status = pod.status.as_ref();
+    let conditions = status.and_then(|status| status.conditions.as_ref());
+    let mut conditions = conditions.into_iter().flatten();
+    let scheduled = conditions.find(|one| one.type_ == "PodScheduled" && one.status == "True")?;
+    Some(scheduled.last_transition_time.as_ref()?.0)
+}
+
 /// The node of a pod whose end is overdue: it may not answer any more.
 pub fn node_to_ask(pod: &Pod, now: jiff::Timestamp) -> Option<&str> {
     let overdue = overdue(pod, now)?;

@@ -6,6 +6,7 @@ use fipd_core::Text;
 use k8s_openapi::{
     api::core::v1::Pod,
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
+    jiff,
 };
 
 use super::alive;
@@ -55,6 +56,8 @@ pub struct PodView {
     /// What it asks for, or the annotation that makes no sense.
     pub wants: Result<PodAddresses, Wrong>,
     pub node: Option<String>,
+    /// Since when it has that, where its scheduler says so.
+    pub scheduled: Option<jiff::Timestamp>,
     /// All its containers have ended for good.
     pub finished: bool,
     /// The addresses that its interfaces on the flat network have, by what Multus says.
@@ -134,6 +137,7 @@ impl PodView {
             wants,
             uses: used(meta),
             node: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()),
+            scheduled: alive::scheduled(pod),
             finished: alive::is_finished(pod),
             controller,
             labels: labels(meta),

@@ -165,7 +165,7 @@ fn serve(
         return PodPlan::Nothing;
     }
     // One that has no node yet cannot use it.
-    if pod.node.is_some() && is_late(ip, facts, now) {
+    if pod.node.is_some() && is_late(pod, ip, facts, now) {
         return PodPlan::Restart;
     }
     let labels = pod_labels(pod, ip, facts);
@@ -212,12 +212,13 @@ fn is_kept(pod: &PodView, there: Option<&FlatIpView>, facts: &PodFacts) -> bool 
     }
 }
 
-/// Whether the pod has had its address for too long without using it.
-fn is_late(ip: &FlatIpView, facts: &PodFacts, now: jiff::Timestamp) -> bool {
+/// Whether the pod has had its address and its node for too long without using it.
+fn is_late(pod: &PodView, ip: &FlatIpView, facts: &PodFacts, now: jiff::Timestamp) -> bool {
     let Some(limit) = facts.pending_limit.filter(|_| ip.status.phase == PENDING) else {
         return false;
     };
     let since: Option<jiff::Timestamp> = ip.status.allocated_time_stamp.parse().ok();
+    let since = since.map(|since| since.max(pod.scheduled.unwrap_or(since)));
     let waited = since.map(|since| now.duration_since(since));
     waited.is_some_and(|waited| Duration::try_from(waited).is_ok_and(|waited| waited >= limit))
 }

@@ -235,6 +235,14 @@ fn a_pod_that_does_not_use_its_address_in_time_is_made_anew() {
     let plan = |second| plan(&key(), Some(&pod), Some(&ip), &facts(), at(second));
     assert_eq!(plan(299), PodPlan::Look(Duration::from_secs(300)));
     assert_eq!(plan(300), PodPlan::Restart);
+    let condition = json!({
+        "type": "PodScheduled", "status": "True", "lastTransitionTime": at(200).to_string(),
+    });
+    let late = json!({ "status": { "conditions": [condition] } });
+    let late = pod_with("p1", "ReplicaSet", &late);
+    let planned = |second| super::plan(&key(), Some(&late), Some(&ip), &facts(), at(second));
+    assert_eq!(planned(499), PodPlan::Look(Duration::from_secs(300)));
+    assert_eq!(planned(500), PodPlan::Restart, "it waited for a node");
     let for_ever = PodFacts {
         pending_limit: None,
         ..facts()
