@@ -12,14 +12,20 @@ mod admission;
 mod crash;
 #[path = "flat_network/interfaces.rs"]
 mod interfaces;
+#[path = "flat_network/nodes.rs"]
+mod nodes;
 #[path = "flat_network/pods.rs"]
 mod pods;
+#[path = "flat_network/services.rs"]
+mod services;
 #[path = "flat_network/subnets.rs"]
 mod subnets;
 #[path = "flat_network/takeover.rs"]
 mod takeover;
 #[path = "flat_network/thousand.rs"]
 mod thousand;
+#[path = "flat_network/workloads.rs"]
+mod workloads;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -43,7 +43,7 @@ const GARBAGE: (&str, &str) = ("GOGC", "400");
 /// The controllers a test can need; those that need nodes or a cloud stay off.
 const CONTROLLERS: &str = "--controllers=namespace-controller,garbage-collector-controller,serviceaccount-controller,\
      serviceaccount-token-controller,endpoints-controller,endpointslice-controller,deployment-controller,\
-     replicaset-controller,daemonset-controller,statefulset-controller,job-controller";
+     replicaset-controller,daemonset-controller,statefulset-controller,job-controller,cronjob-controller";
 /// Beside those where there are nodes: pods find the CA, and a node that is ready takes pods.
 const NODE_CONTROLLERS: &str =
     ",root-ca-certificate-publisher-controller,node-lifecycle-controller";
