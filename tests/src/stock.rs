@@ -3,8 +3,10 @@
 
 mod client;
 mod controller;
+mod definition;
 mod objects;
 
 pub use client::FipClient;
 pub use controller::{LbController, Served};
+pub use definition::{definition, restore};
 pub use objects::{cluster, pool, project, secret};

@@ -3,9 +3,10 @@
 //!
 //! Core's definitions are those of its release; those of the in-cluster pools are stand-ins with the fields of the contract.
 
+use fipd_tests::stock::{definition, restore};
 use fipd_tests::testbed::ControlPlaneOptions;
 use fipd_tests::testbed::cluster_api::{ApiVersion, install_definitions};
-use kube::api::{ListParams, Patch, PatchParams};
+use kube::api::ListParams;
 
 use super::*;
 
@@ -344,37 +345,18 @@ impl Judge {
 
     /// Stores an object and its status as a restore does, and refuses what the definition does not know.
     async fn judge(&self, kind: &str, object: &Value) {
-        let mut bare = object.clone();
-        let metadata = bare["metadata"].as_object_mut().unwrap();
-        for field in [
-            "uid",
-            "resourceVersion",
-            "managedFields",
-            "creationTimestamp",
-            "generation",
-        ] {
-            metadata.remove(field);
-        }
-        let status = bare.as_object_mut().unwrap().remove("status");
-        let namespace = object["metadata"]["namespace"].as_str();
-        let api = self.objects.of(kind, namespace);
-        let name = object["metadata"]["name"].as_str().unwrap();
-        let strict = PatchParams::apply("judge").force().validation_strict();
-        let stored = api.patch(name, &strict, &Patch::Apply(&bare)).await;
-        stored.unwrap_or_else(|error| unreachable!("{kind} {name}: {error}"));
-        let Some(mut status) = status else { return };
+        let api = self
+            .objects
+            .of(kind, object["metadata"]["namespace"].as_str());
+        let mut status = object.get("status").cloned();
         if kind == POOL || kind == GLOBAL {
             // The stock pools have counts alone; their server drops the conditions.
-            assert!(status["ipAddresses"].is_object(), "{object}");
-            status = json!({ "ipAddresses": status["ipAddresses"] });
+            let counts = &object["status"]["ipAddresses"];
+            assert!(counts.is_object(), "{object}");
+            status = Some(json!({ "ipAddresses": counts }));
         }
-        let body = json!({
-            "apiVersion": object["apiVersion"], "kind": kind, "metadata": { "name": name },
-            "status": status,
-        });
-        let stored = api.patch_status(name, &strict, &Patch::Apply(&body)).await;
-        let stored = stored.unwrap_or_else(|error| unreachable!("{kind} {name}: {error}"));
-        assert_eq!(stored.data["status"], status, "{kind} {name}");
+        let stored = restore(&api, object, status.as_ref()).await;
+        stored.unwrap_or_else(|error| unreachable!("{kind}: {error:#}"));
     }
 }
 
@@ -383,7 +365,6 @@ fn stock_pools((kind, scope): (&str, &str)) -> Value {
     let text = json!({ "type": "string" });
     let texts = json!({ "type": "array", "items": text });
     let count = json!({ "type": "integer" });
-    let plural = format!("{}s", kind.to_lowercase());
     let spec = json!({
         "type": "object", "required": ["addresses", "prefix"],
         "properties": {
@@ -398,17 +379,10 @@ fn stock_pools((kind, scope): (&str, &str)) -> Value {
         "properties": { "free": count, "outOfRange": count, "total": count, "used": count },
     });
     let status = json!({ "type": "object", "properties": { "ipAddresses": counts } });
-    let schema = json!({ "type": "object", "properties": { "spec": spec, "status": status } });
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": { "name": format!("{plural}.ipam.cluster.x-k8s.io") },
-        "spec": {
-            "group": "ipam.cluster.x-k8s.io", "scope": scope,
-            "names": { "kind": kind, "listKind": format!("{kind}List"), "plural": plural, "singular": kind.to_lowercase() },
-            "versions": [{
-                "name": "v1alpha2", "served": true, "storage": true,
-                "schema": { "openAPIV3Schema": schema }, "subresources": { "status": {} },
-            }],
-        },
-    })
+    definition(
+        ("ipam.cluster.x-k8s.io", "v1alpha2"),
+        (kind, scope),
+        &spec,
+        &status,
+    )
 }

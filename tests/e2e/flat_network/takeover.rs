@@ -1,5 +1,8 @@
 //! Taking over a site as the original operator leaves it.
 
+use fipd_tests::flat_network::FlatObjects;
+use fipd_tests::stock::{definition, restore};
+use fipd_tests::testbed::{ControlPlane, ControlPlaneOptions};
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 use kube::{Api, api::ListParams};
@@ -154,6 +157,74 @@ async fn g1_1_2_the_addresses_of_the_original_are_adopted_and_its_leftovers_go_w
         .unwrap();
 }
 
+/// The original's definitions, by a.1 to a.4 of the contract: they know no other fields, and anything may be null.
+fn definitions() -> [Value; 2] {
+    let kind = |name: &str| json!({ "type": name, "nullable": true });
+    let (text, number, yes) = (kind("string"), kind("integer"), kind("boolean"));
+    let object =
+        |fields: Value| json!({ "type": "object", "nullable": true, "properties": fields });
+    let many = |one: &Value| json!({ "type": "array", "nullable": true, "items": one });
+    let range = many(&object(json!({ "from": text, "to": text })));
+    let routes = many(&object(json!({
+        "dev": text, "dst": text, "src": text, "via": text, "priority": number,
+    })));
+    let settings = object(json!({
+        "addClusterCIDR": yes, "addServiceCIDR": yes, "addNodeCIDR": yes, "addPodIPToHost": yes,
+        "flatNetworkDefaultGateway": yes,
+    }));
+    let subnet = object(json!({
+        "flatMode": text, "master": text, "vlan": number, "cidr": text, "mode": text,
+        "ipvlanFlag": text, "gateway": text, "ranges": range, "routes": routes,
+        "routeSettings": settings,
+    }));
+    let reserved = json!({ "type": "object", "nullable": true, "additionalProperties": range });
+    let of_subnet = object(json!({
+        "phase": text, "failureMessage": text, "gateway": text, "usedIP": range,
+        "usedIPCount": number, "usedMac": many(&text), "reservedIP": reserved,
+    }));
+    let ip = object(json!({
+        "subnet": text, "addrs": many(&text), "macs": many(&text), "podId": text,
+    }));
+    let of_ip = object(json!({
+        "phase": text, "failureMessage": text, "allocatedTimeStamp": text, "addr": text,
+        "mac": text,
+    }));
+    [(SUBNET, subnet, of_subnet), (IP, ip, of_ip)].map(|(kind, spec, status)| {
+        definition(
+            ("flatnetwork.pandaria.io", "v1"),
+            (kind, "Namespaced"),
+            &spec,
+            &status,
+        )
+    })
+}
+
+/// That an API server which has never seen fipd stores the objects, by the definitions of the original.
+async fn fit_the_original(all: &[Value]) {
+    let plane = ControlPlane::start("judge", ControlPlaneOptions::default());
+    let plane = plane.await.unwrap();
+    for definition in definitions() {
+        plane.install_crds(&definition.to_string()).await.unwrap();
+    }
+    let objects = FlatObjects {
+        client: plane.client().await.unwrap(),
+    };
+    for object in all {
+        let (kind, metadata) = (object["kind"].as_str().unwrap(), &object["metadata"]);
+        let namespace = metadata["namespace"].as_str().unwrap();
+        let made =
+            json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace } });
+        plane.apply(&made.to_string()).await.unwrap();
+        // fipd's own, which the original's server drops.
+        let mut status = object["status"].clone();
+        for own in ["conditions", "accepted"] {
+            status.as_object_mut().unwrap().remove(own);
+        }
+        let api = objects.of(kind, namespace);
+        restore(&api, object, Some(&status)).await.unwrap();
+    }
+}
+
 /// The finalizers of an object, by their names.
 fn finalizers(object: &Value) -> Vec<&str> {
     let all = object["metadata"]["finalizers"].as_array();
@@ -213,6 +284,7 @@ async fn adopting_is_refused_while_the_original_is_to_run_and_detaching_leaves_a
             assert_eq!(after["status"][field], before["status"][field], "{after}");
         }
     }
+    fit_the_original(&after).await;
     let webhooks: Api<ValidatingWebhookConfiguration> = Api::all(bed.objects.client.clone());
     let ours = ListParams::default().labels("app.kubernetes.io/managed-by=fipd");
     let ours = webhooks.list(&ours).await.unwrap().items;
