@@ -35,6 +35,15 @@ pub async fn a_deletion_waits_for_fipd(host: &Host, stop: &str, start: &str) {
         .sh(&format!("stat --format='%a %U %G' {SPOOL} {SPOOL}/*.json"))
         .await;
     assert_eq!(kept, "750 root fipd\n640 root fipd");
+    // As it is on a host that lacked the group, and as the package has it then.
+    host.sh(&format!(
+        "chgrp root {SPOOL}/*.json && systemd-tmpfiles --create fipd.conf"
+    ))
+    .await;
+    let repaired = host
+        .sh(&format!("stat --format='%a %U %G' {SPOOL}/*.json"))
+        .await;
+    assert_eq!(repaired, "640 root fipd");
 
     host.sh(start).await;
     let released = |said: &str| !said.contains("shop/web");
