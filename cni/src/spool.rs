@@ -242,6 +242,7 @@ mod tests {
             ifname: "eth1".into(),
             args: String::new(),
             version: String::new(),
+            addresses: Vec::new(),
             config: RawValue::from_string("{}".into()).unwrap(),
         }
     }

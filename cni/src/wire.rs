@@ -5,7 +5,7 @@
 
 use std::{
     io::{self, Read, Write},
-    net::Shutdown,
+    net::{IpAddr, Shutdown},
     os::{fd::AsRawFd as _, unix::net::UnixStream},
     path::Path,
     thread,
@@ -25,6 +25,8 @@ use crate::{
 pub const SOCKET: &str = "/run/fipd/cni.sock";
 /// The largest question and the largest answer, in bytes: more than any runtime sends.
 pub const MAX_MESSAGE: u64 = 1 << 20;
+/// The most addresses in a question.
+pub const MOST_ADDRESSES: usize = 16;
 /// Before a question is asked again whose answer was lost.
 const AGAIN: Duration = Duration::from_millis(100);
 /// Most answers fit.
@@ -51,6 +53,9 @@ pub struct Ask {
     /// Of the plugin.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub version: String,
+    /// Of `DEL` of a pod: what its interface had beside link-local ones, at most [`MOST_ADDRESSES`]; none where it was gone already.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub addresses: Vec<IpAddr>,
     /// The network configuration from standard input.
     pub config: Box<RawValue>,
 }
@@ -201,6 +206,7 @@ mod tests {
             ifname: "eth0".into(),
             args: String::new(),
             version: String::new(),
+            addresses: Vec::new(),
             config: RawValue::from_string(r#"{"cniVersion":"1.1.0"}"#.into()).unwrap(),
         }
     }

@@ -19,7 +19,8 @@ pub(super) fn add(call: &PluginCall) -> Result<String, CniError> {
     if let Err(failure) = &printed {
         // An address that is still configured is not given to the next one: the runtime's DEL tries again.
         let undone = undo.run(call, &mut sandbox.netlink);
-        let released = undone.and_then(|()| call.release(CLEANUP_PATIENCE, Some(failure)));
+        let released =
+            undone.and_then(|()| call.release(CLEANUP_PATIENCE, Vec::new(), Some(failure)));
         if let Err(error) = released {
             note(&error.to_string());
         }

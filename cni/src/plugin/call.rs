@@ -1,6 +1,6 @@
 //! One call of the runtime, and the questions to the daemon that it takes.
 
-use std::{io, path::Path, time::Duration};
+use std::{io, net::IpAddr, path::Path, time::Duration};
 
 use serde_json::value::RawValue;
 
@@ -125,9 +125,9 @@ impl PluginCall {
     }
 
     /// Asks the daemon, and first of all forgets what it has replayed.
-    pub fn ask(&self, command: Verb, step: AskStep, patience: Duration) -> io::Result<Reply> {
-        let is_first = step == AskStep::Begin;
-        let answer = ask(self.socket(), &self.question(command, step), patience)?;
+    fn ask(&self, question: &Ask, patience: Duration) -> io::Result<Reply> {
+        let is_first = question.step == AskStep::Begin;
+        let answer = ask(self.socket(), question, patience)?;
         if is_first && let Err(error) = spool::discard(self.spool(), answer.replayed) {
             note(&format!("cannot empty {}: {error}", self.spool().display()));
         }
@@ -142,7 +142,7 @@ impl PluginCall {
         patience: Duration,
         silent: Code,
     ) -> Result<String, CniError> {
-        match self.ask(command, step, patience) {
+        match self.ask(&self.question(command, step), patience) {
             Ok(Reply::Output(text)) => Ok(text),
             Ok(Reply::Attachment(_)) => Err(self.unexpected("an attachment")),
             Ok(Reply::Error(error)) => Err(error),
@@ -152,13 +152,15 @@ impl PluginCall {
 
     /// Asks a question of `ADD` that is answered by what to make. A daemon that refuses keeps nothing of this call.
     pub fn attachment(&self, step: AskStep) -> Result<Attachment, CniError> {
-        match self.ask(Verb::Add, step, PATIENCE) {
+        match self.ask(&self.question(Verb::Add, step), PATIENCE) {
             Ok(Reply::Attachment(attachment)) => Ok(*attachment),
             Ok(Reply::Output(_)) => Err(self.unexpected("a text")),
             Ok(Reply::Error(error)) => Err(error),
             Err(error) => {
-                // It may have gone on with what it was asked. Where nobody answers, the runtime's DEL comes.
-                if let Err(error) = self.ask(Verb::Del, AskStep::Begin, CLEANUP_PATIENCE) {
+                // It may go on with what it was asked.
+                if is_served(&error)
+                    && let Err(error) = self.release(CLEANUP_PATIENCE, Vec::new(), None)
+                {
                     note(&error.to_string());
                 }
                 Err(self.silent(Code::TryAgain, &error))
@@ -166,16 +168,24 @@ impl PluginCall {
         }
     }
 
-    /// Asks the daemon to release what the attachment has, because of `failure` where `ADD` failed; while nobody answers, the spool
-    /// remembers it.
-    pub fn release(&self, patience: Duration, failure: Option<&CniError>) -> Result<(), CniError> {
+    /// Asks the daemon to release what the attachment has, whose interface had `addresses`, because of `failure` where `ADD` failed;
+    /// while nobody answers, the spool remembers it.
+    pub fn release(
+        &self,
+        patience: Duration,
+        addresses: Vec<IpAddr>,
+        failure: Option<&CniError>,
+    ) -> Result<(), CniError> {
         let step = failure.map_or(AskStep::Begin, |failure| AskStep::Failed(failure.clone()));
-        let error = match self.ask(Verb::Del, step, patience) {
+        let mut question = self.question(Verb::Del, step);
+        question.addresses = addresses;
+        let error = match self.ask(&question, patience) {
             Ok(Reply::Output(_) | Reply::Attachment(_)) => return Ok(()),
             Ok(Reply::Error(error)) => return Err(error),
             Err(error) => error,
         };
-        let kept = spool::write(self.spool(), &self.question(Verb::Del, AskStep::Begin));
+        question.step = AskStep::Begin;
+        let kept = spool::write(self.spool(), &question);
         let number = kept.map_err(|failure| {
             let code = match failure {
                 SpoolError::Full(_) => Code::TryAgain,
@@ -204,6 +214,7 @@ impl PluginCall {
             ifname: environment.ifname.clone(),
             args: environment.args.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            addresses: Vec::new(),
             config: self.config.clone(),
         }
     }
@@ -233,4 +244,11 @@ impl PluginCall {
             details,
         )
     }
+}
+
+/// Whether somebody listens there who did not answer. Otherwise the runtime's DEL has the spool remember what an earlier daemon
+/// did.
+fn is_served(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionRefused, NotFound};
+    !matches!(error.kind(), ConnectionRefused | NotFound)
 }

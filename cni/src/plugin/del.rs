@@ -1,14 +1,14 @@
 //! `DEL`: the interface goes, then what the daemon keeps for it. Succeeds however much of it is gone.
 
-use std::{panic::resume_unwind, path::Path, thread, time::Duration};
+use std::{net::IpAddr, panic::resume_unwind, path::Path, thread, time::Duration};
 
 use super::{
     call::{PATIENCE, PluginCall, Sandbox},
     note,
 };
 use crate::{
-    CniError,
-    link::{KindOfLink, Netlink},
+    CniError, MOST_ADDRESSES,
+    link::{KindOfLink, Link, Netlink},
     namespace::{Namespace, NamespaceError},
 };
 
@@ -17,7 +17,7 @@ const POLL: Duration = Duration::from_micros(200);
 
 pub(super) fn del(call: &PluginCall) -> Result<String, CniError> {
     match container(call)? {
-        None => call.release(PATIENCE, None)?,
+        None => call.release(PATIENCE, Vec::new(), None)?,
         Some(namespace) => delete_and_release(call, call.sandbox(namespace)?)?,
     }
     Ok(String::new())
@@ -30,6 +30,11 @@ fn delete_and_release(call: &PluginCall, sandbox: Sandbox) -> Result<(), CniErro
         namespace,
         mut netlink,
     } = sandbox;
+    let addresses = match call.conf.is_standalone() {
+        true => Vec::new(),
+        false => addresses(call, &mut netlink),
+    };
+    let release = || call.release(PATIENCE, addresses.clone(), None);
     let watcher = call.inside(&namespace, || call.netlink());
     let watched = watcher.ok().and_then(|mut watcher| {
         thread::scope(|scope| {
@@ -47,7 +52,7 @@ fn delete_and_release(call: &PluginCall, sandbox: Sandbox) -> Result<(), CniErro
                 }
                 thread::sleep(POLL);
             };
-            let released = is_gone.then(|| call.release(PATIENCE, None));
+            let released = is_gone.then(release);
             let deleted = deletion.join().unwrap_or_else(|panic| resume_unwind(panic));
             Some((deleted, released))
         })
@@ -55,7 +60,32 @@ fn delete_and_release(call: &PluginCall, sandbox: Sandbox) -> Result<(), CniErro
     // Without another socket or thread, one after the other.
     let (deleted, released) = watched.unwrap_or_else(|| (delete_link(call, &mut netlink), None));
     deleted?;
-    released.unwrap_or_else(|| call.release(PATIENCE, None))
+    released.unwrap_or_else(release)
+}
+
+/// The addresses of the interface, by which the daemon finds routes of the host that nobody wrote down. DEL works without.
+fn addresses(call: &PluginCall, netlink: &mut Netlink) -> Vec<IpAddr> {
+    let listed = netlink.find(call.ifname()).and_then(|link| {
+        let Some(link) = link.filter(is_ours) else {
+            return Ok(Vec::new());
+        };
+        let all = netlink.addresses()?.into_iter();
+        let on_it = all.filter(|one| one.interface == link.index && !one.is_link_local());
+        let ips = on_it.map(|one| one.address.addr());
+        Ok(ips.take(MOST_ADDRESSES).collect())
+    });
+    listed.unwrap_or_else(|error| {
+        note(&format!(
+            "cannot list the addresses of {}: {error}",
+            call.ifname()
+        ));
+        Vec::new()
+    })
+}
+
+/// Whether this plugin or the original's makes such links.
+fn is_ours(link: &Link) -> bool {
+    link.kind.as_ref().is_some_and(KindOfLink::is_of_containers)
 }
 
 /// Also where the kernel does not say.
@@ -92,7 +122,7 @@ pub(super) fn delete_link(call: &PluginCall, netlink: &mut Netlink) -> Result<()
     let Some(link) = found else {
         return Ok(());
     };
-    if !link.kind.as_ref().is_some_and(KindOfLink::is_of_containers) {
+    if !is_ours(&link) {
         note(&format!(
             "{name} is neither a macvlan nor an ipvlan, and stays"
         ));

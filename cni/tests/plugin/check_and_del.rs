@@ -118,6 +118,44 @@ fn no_address_is_released_that_the_container_still_has() {
     }
 }
 
+/// By them the daemon finds the host's routes to a pod that the original's plugin attached.
+#[test]
+fn del_of_a_pod_says_which_addresses_its_interface_had() {
+    let site = Site::new();
+    let (tell, told) = mpsc::channel();
+    let both = Attachment {
+        addresses: vec![address("10.9.0.5/24", None), address("fd09::5/64", None)],
+        ..attachment()
+    };
+    let _daemon = StandIn::new(&site.socket(), 0, move |ask| match ask.command {
+        Verb::Add if ask.step == AskStep::Begin => Reply::Attachment(Box::new(both.clone())),
+        Verb::Del => {
+            tell.send(ask.addresses.clone()).unwrap();
+            done()
+        }
+        _ => done(),
+    });
+    let of_pod = site.conf("1.1.0", json!({}));
+    let pools = json!({"master": "up0", "ipam": {"pools": ["a"]}});
+    let of_pools = site.conf("1.1.0", pools);
+    let deleted = |conf| {
+        site.run("DEL", conf).result();
+        let said: Vec<String> = told.recv().unwrap().iter().map(IpAddr::to_string).collect();
+        said
+    };
+    for (conf, expected) in [
+        (&of_pod, &["10.9.0.5", "fd09::5"][..]),
+        (&of_pools, &[][..]),
+    ] {
+        site.run("ADD", conf).result();
+        assert_eq!(deleted(conf), expected);
+        assert_eq!(deleted(conf), [""; 0], "it is gone");
+    }
+    site.in_pod("link add eth1 type veth peer name other");
+    site.in_pod("address add 10.9.0.7/24 dev eth1");
+    assert_eq!(deleted(&of_pod), [""; 0], "it is another plugin's");
+}
+
 #[test]
 fn del_leaves_alone_what_it_did_not_make() {
     let site = Site::new();
@@ -154,6 +192,7 @@ fn del_without_a_daemon_is_kept_until_the_daemon_has_replayed_it() {
     assert_eq!((mode(&file), *next), (0o640, number + 1));
     assert_eq!((first.command, &*first.ifname), (Verb::Del, "eth1"));
     assert!(first.config.get().contains("\"flat\""));
+    assert_eq!(first.addresses, ["10.9.0.5".parse::<IpAddr>().unwrap()]);
     let _daemon = StandIn::new(&site.socket(), *number, |_| done());
     site.run("STATUS", &conf).result();
     let left = spool::entries_after(&site.spool(), 0).unwrap();

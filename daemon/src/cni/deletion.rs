@@ -2,14 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use fipd_cni::{NetConf, spool};
+use fipd_cni::{MOST_ADDRESSES, NetConf, spool};
 
 use super::{
-    pods::{self, PodName},
-    question::PluginQuestion,
-    record::AttachmentKey,
-    refusal::CallRefusal,
-    service::CniService,
+    question::PluginQuestion, record::AttachmentKey, refusal::CallRefusal, service::CniService,
 };
 
 impl CniService {
@@ -24,21 +20,14 @@ impl CniService {
         self.delete(&question.key).await
     }
 
-    /// The original's plugin routes to its pods without a record of it, and takes the routes away at `DEL`. Only while the pod
-    /// says which address it has.
+    /// The original's plugin routes to its pods without a record of it, and takes the routes away at `DEL`. Which addresses the
+    /// interface had, the plugin says.
     async fn unroute_original(&self, question: &PluginQuestion<'_>) -> Result<(), CallRefusal> {
-        if self.host.lock().await.record(&question.key).is_some() {
+        let addresses = question.ask.addresses.iter().take(MOST_ADDRESSES);
+        let addresses: Vec<_> = addresses.copied().collect();
+        if addresses.is_empty() || self.host.lock().await.record(&question.key).is_some() {
             return Ok(());
         }
-        let Ok(pod) = PodName::read(&question.ask.args) else {
-            return Ok(());
-        };
-        let Some(owner) = pods::owner(&self.sites, &pod, &question.key.ifname).await else {
-            return Ok(());
-        };
-        let Ok(Some(addresses)) = pods::held(&self.sites, &owner).await else {
-            return Ok(());
-        };
         self.on_host(move |host| host.unroute_original(&addresses))
             .await
     }

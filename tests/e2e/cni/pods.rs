@@ -11,7 +11,9 @@ const NETWORK: &str = "10.99.0.0/24";
 /// Beside the pod's first interface.
 const IFNAME: &str = "eth1";
 /// Tag of fipd's routes.
-const PROTOCOL: u8 = 200;
+pub const PROTOCOL: u8 = 200;
+/// Has first interfaces of the original's pods, and outlives them.
+const BRIDGE: &str = "pods0";
 
 pub struct Pods {
     pub conf: Value,
@@ -120,8 +122,8 @@ impl Pods {
         let netns = bed.host.netns(name);
         let on_host = format!(
             "ip link set {MASTER} promisc on && ip link add link {MASTER} name tmp0 address {mac} \
-             netns {} type macvlan mode bridge && ip link add cni0 type bridge && ip link set cni0 up \
-             && ip route add {address}/32 dev cni0",
+             netns {} type macvlan mode bridge && (ip link add {BRIDGE} type bridge 2>/dev/null; \
+             ip link set {BRIDGE} up) && ip route add {address}/32 dev {BRIDGE}",
             netns.display()
         );
         bed.host.run(&on_host).await?;

@@ -7,6 +7,8 @@ use super::*;
 const ADDRESS: &str = "10.99.0.1";
 const MAC: &str = "02:00:00:00:00:07";
 const GATEWAY: &str = "10.99.0.254";
+/// Of another pod of the original.
+const OTHER: (&str, &str) = ("10.99.0.5", "02:00:00:00:00:08");
 
 /// What the attachment definition of the original carries (c.1), with what Multus adds and the socket of this bed.
 fn original(bed: &CniBed) -> Value {
@@ -19,6 +21,10 @@ fn original(bed: &CniBed) -> Value {
         },
         "socket": bed.socket(),
     })
+}
+
+async fn routes_to(bed: &CniBed, address: &str) -> Result<String> {
+    bed.host.run(&format!("ip route show {address}")).await
 }
 
 /// The interface of the pod, without what the kernel changes by itself.
@@ -37,6 +43,7 @@ fn pods_of_the_original_go_on_with_the_plugin_of_fipd_in_its_place() {
         let segment = format!("ip address add {GATEWAY}/24 dev wire0");
         bed.host.run_in("segment", &segment).await?;
         pods.make_original(bed, "p0", ADDRESS, MAC).await?;
+        pods.make_original(bed, "p2", OTHER.0, OTHER.1).await?;
         bed.host.ping("segment", ADDRESS).await?;
         let before = interface(bed).await?;
         let pinging = bed.host.directory().join("pings");
@@ -105,6 +112,17 @@ fn pods_of_the_original_go_on_with_the_plugin_of_fipd_in_its_place() {
             "{ADDRESS}"
         );
 
+        // What is replayed is done before fipd reaches the cluster.
+        let del = pods.call_of(bed, "DEL", "p2", &conf).await?;
+        bed.fipd.kill9()?;
+        bed.host.call(&del).await?.result()?;
+        let before = routes_to(bed, OTHER.0).await?;
+        ensure!(!before.is_empty(), "it is gone without fipd");
+        pods.restart(bed).await?;
+        let left = routes_to(bed, OTHER.0).await?;
+        ensure!(left.is_empty(), "{left}");
+        pods.delete("p2").await?;
+        bed.host.remove_container("p2").await?;
         for name in ["p0", "p1"] {
             let del = pods.call_of(bed, "DEL", name, &conf).await?;
             bed.host.call(&del).await?.result()?;
