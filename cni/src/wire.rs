@@ -96,8 +96,8 @@ pub enum Reply {
     Error(CniError),
 }
 
-/// Asks the daemon behind `socket`. A daemon that ends before it answers is asked again until `deadline`; a socket that nobody
-/// listens on is told at once.
+/// Asks the daemon behind `socket`. A daemon that ends or hangs up before it answers is asked again until `deadline`; a socket that
+/// nobody listens on is told at once.
 ///
 /// # Errors
 /// When nobody listens, or no answer came within `deadline`.
@@ -112,7 +112,7 @@ pub fn ask(socket: &Path, ask: &Ask, deadline: Duration) -> io::Result<Answer> {
     }
 }
 
-/// Whether the daemon was there and went away.
+/// Whether the daemon was there and went away, or took too long and hung up.
 fn lost(error: &io::Error) -> bool {
     // A signal ends a wait for a place in the queue.
     use io::ErrorKind::{BrokenPipe, ConnectionReset, Interrupted, UnexpectedEof};

@@ -1,16 +1,18 @@
 //! `ADD`.
 
 use std::{
-    os::fd::AsRawFd as _,
+    io::Write as _,
+    os::{fd::AsRawFd as _, unix::net::UnixListener},
     sync::mpsc,
     thread,
     time::{Duration, Instant},
 };
 
 use fipd_cni::{
-    AskStep, CniError, Code, NEWEST, Reply, Verb,
+    Ask, AskStep, CniError, Code, NEWEST, Reply, Verb,
     attachment::{ArpPolicy, Attachment, ContainerRoute, LinkKind, MacvlanMode},
     link::{Family, KindOfLink},
+    spool::{self, Entry},
 };
 use nix::sys::{
     socket::{
@@ -132,10 +134,34 @@ fn a_daemon_that_is_not_there_is_told_and_nothing_made() {
     let (code, text) = site.run("ADD", &site.conf("1.1.0", json!({}))).error();
     assert_eq!(code, 11, "{text}");
     assert!(!site.has_link("eth1"));
+    assert!(!site.spool().exists(), "nothing was begun");
     let status = site.run("STATUS", &site.conf("1.1.0", json!({})));
     assert_eq!(status.error().0, 50);
     let gc = json!({"cni.dev/valid-attachments": []});
     assert_eq!(site.run("GC", &site.conf("1.1.0", gc)).error().0, 11);
+}
+
+/// Who was asked and gives no answer may have done it.
+#[test]
+fn an_add_without_an_answer_is_taken_back_by_the_spool() {
+    let site = Site::new();
+    let socket = site.socket();
+    let listener = UnixListener::bind(&socket).unwrap();
+    let daemon = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let asked: Ask = serde_json::from_reader(&stream).unwrap();
+        std::fs::remove_file(socket).unwrap();
+        stream.write_all(b"x").unwrap();
+        asked.command
+    });
+    let (code, text) = site.run("ADD", &site.conf("1.1.0", json!({}))).error();
+    assert_eq!(code, 11, "{text}");
+    assert_eq!(daemon.join().unwrap(), Verb::Add);
+    let kept = spool::entries_after(&site.spool(), 0).unwrap();
+    let [(_, Entry::Ask(kept))] = &kept[..] else {
+        panic!("{kept:?}");
+    };
+    assert_eq!((kept.command, &kept.step), (Verb::Del, &AskStep::Begin));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::{io, sync::Arc, time::Duration};
 
-use fipd_cni::{Answer, CniError, Code, MAX_MESSAGE, NEWEST, Reply};
+use fipd_cni::{Answer, Ask, CniError, Code, MAX_MESSAGE, NEWEST, Reply, Verb};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _, Interest},
     net::UnixStream,
@@ -23,7 +23,7 @@ const BUFFER: usize = 4 << 10;
 const AT_ONCE: usize = 1_024;
 /// How long a plugin may take to send its question, and to take the answer.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// How long an answer may take: less than the plugin waits.
+/// How long an answer may take: less than the plugin waits, which asks again then.
 const WORK: Duration = Duration::from_secs(50);
 /// How long calls that were taken have to end when the daemon stops.
 const DRAIN: Duration = Duration::from_secs(2);
@@ -89,20 +89,33 @@ async fn call(
             Code::DecodingFailure,
             &format!("only uid {uid} may ask here, not {peer}"),
         ),
-        Err(why) => refused(Code::TryAgain, &why),
-        Ok(service) => answer(service, text).await,
+        Err(why) => refused(unavailable(&text), &why),
+        Ok(service) => answer(service, text, WORK).await?,
     };
     let text = serde_json::to_vec(&answer)?;
     in_time(stream.write_all(&text)).await
 }
 
 /// What takes too long goes on to its end: cut off in the middle, nobody would take back what it did.
-async fn answer(service: Arc<CniService>, text: Vec<u8>) -> Answer {
+///
+/// # Errors
+/// It takes longer than `within`. The connection ends without an answer then: a refusal would say that nothing is kept.
+pub(super) async fn answer(
+    service: Arc<CniService>,
+    text: Vec<u8>,
+    within: Duration,
+) -> io::Result<Answer> {
     let work = tokio::spawn(async move { service.answer(&text).await });
-    match tokio::time::timeout(WORK, work).await {
-        Ok(Ok(answer)) => answer,
-        Ok(Err(_)) => refused(Code::TryAgain, "fipd could not do it; ask again"),
-        Err(_) => refused(Code::TryAgain, "it takes too long; ask again"),
+    let answer = tokio::time::timeout(within, work).await?;
+    Ok(answer.unwrap_or_else(|_| refused(Code::TryAgain, "fipd could not do it; ask again")))
+}
+
+/// The code where nothing is served: STATUS has one of its own.
+fn unavailable(text: &[u8]) -> Code {
+    let asked = serde_json::from_slice::<Ask>(text);
+    match asked.is_ok_and(|ask| ask.command == Verb::Status) {
+        true => Code::NotAvailable,
+        false => Code::TryAgain,
     }
 }
 
