@@ -218,6 +218,7 @@ mod tests {
                 namespace: "n".into(),
                 uid: "u".into(),
                 objects: vec!["web-0".into()],
+                addresses: vec!["10.0.0.5".into()],
             }),
         };
         let mut journal = CniJournal::open(&path).unwrap();

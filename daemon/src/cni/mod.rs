@@ -13,6 +13,7 @@ mod board;
 mod deletion;
 mod host;
 mod journal;
+mod pod_name;
 pub mod pods;
 mod question;
 mod record;

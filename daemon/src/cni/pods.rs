@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use fipd_cni::{Code, named_args};
+use fipd_cni::Code;
 use fipd_core::Text;
 use fipd_crds::flat_network::{
     FlatNetworkIP, FlatNetworkIPStatus, FlatNetworkSubnet,
@@ -20,11 +20,12 @@ use kube::{
     Api,
     api::{WatchEvent, WatchParams},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{
     attach::{PodAddress, PodInterfaceAddresses},
+    pod_name::PodName,
     record::PodOwner,
     refusal::CallRefusal,
 };
@@ -39,8 +40,6 @@ use crate::{
 const ACTIVE: &str = "Active";
 const FAILED: &str = "Failed";
 const API: &str = "apis/flatnetwork.pandaria.io/v1";
-/// Of `CNI_ARGS`.
-const UID: &str = "K8S_POD_UID";
 /// How long the addresses of an interface are waited for; runtimes ask again for minutes. As long as the original tries.
 const ADDRESS_WITHIN: Duration = Duration::from_secs(30);
 /// The longest watch of one object, in seconds; then it is read again.
@@ -56,36 +55,6 @@ pub struct PodSite {
     pub session: ClusterSession,
     /// The namespace of the subnets.
     pub subnets: Text,
-}
-
-/// A pod, as the runtime names it in `CNI_ARGS`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PodName {
-    pub namespace: String,
-    pub name: String,
-    pub uid: String,
-}
-
-impl PodName {
-    /// Reads it.
-    ///
-    /// # Errors
-    /// What is missing: without the UID nobody could tell a pod from an earlier one of its name.
-    pub fn read(args: &str) -> Result<Self, CallRefusal> {
-        let wrong = |why: String| CallRefusal::new(Code::InvalidEnvironment, why);
-        let named = named_args(args).map_err(wrong)?;
-        let of = |key: &str| named.get(key).map(|value| (*value).to_owned());
-        let read = (of("K8S_POD_NAMESPACE"), of("K8S_POD_NAME"), of(UID));
-        let (Some(namespace), Some(name), Some(uid)) = read else {
-            let needed = "CNI_ARGS needs K8S_POD_NAMESPACE, K8S_POD_NAME and K8S_POD_UID where the configuration has no ipam.pools";
-            return Err(wrong(needed.to_owned()));
-        };
-        Ok(Self {
-            namespace,
-            name,
-            uid,
-        })
-    }
 }
 
 /// The addresses of a pod on the interface, once it has them: in the one cluster that knows this pod.
@@ -145,7 +114,7 @@ async fn find_in(
         knows_pod: true,
         refusal: CallRefusal::new(Code::InvalidEnvironment, why),
     })?;
-    let mut addresses = Vec::new();
+    let (mut addresses, mut shown) = (Vec::new(), Vec::new());
     for name in &names {
         let read;
         let ip = match *name == pod.name {
@@ -156,6 +125,7 @@ async fn find_in(
             }
         };
         addresses.push(address(site, ip).await?);
+        shown.extend(ip.status.as_ref().map(|status| status.addr.clone()));
     }
     let mut addresses = addresses.into_iter();
     let first = addresses.next().ok_or_else(|| NotThere {
@@ -172,6 +142,7 @@ async fn find_in(
         namespace: pod.namespace.clone(),
         uid: pod.uid.clone(),
         objects: names,
+        addresses: shown,
     };
     Ok((found, owner))
 }
@@ -362,17 +333,14 @@ async fn address(site: &PodSite, ip: &FlatNetworkIP) -> Result<PodAddress, NotTh
     })
 }
 
-/// Says in the status of each object that the pod has the address; not if the object is another pod's by now.
+/// Says in the status of each object that the pod has the address; not if the object is another pod's by now, or has another
+/// address.
 pub async fn activate(sites: &PodSites, owner: &PodOwner, mac: &str) -> Result<(), CallRefusal> {
     let site = site_of(sites, owner)?;
     let remote = Remote::new(site.session.client.clone());
-    for name in &owner.objects {
-        let patch = json!([
-            { "op": "test", "path": "/spec/podId", "value": owner.uid },
-            { "op": "add", "path": "/status/mac", "value": mac },
-            { "op": "add", "path": "/status/phase", "value": ACTIVE },
-        ]);
+    for (at, name) in owner.objects.iter().enumerate() {
         let target = target(owner, name);
+        let patch = activation(owner, at, mac);
         let patched =
             remote.patch_status_seen::<serde::de::IgnoredAny>(&target, Patch::Json, &patch);
         patched
@@ -380,6 +348,19 @@ pub async fn activate(sites: &PodSites, owner: &PodOwner, mac: &str) -> Result<(
             .map_err(|error| CallRefusal::later(error.to_string()))?;
     }
     Ok(())
+}
+
+/// The JSON Patch of one of the objects.
+fn activation(owner: &PodOwner, at: usize, mac: &str) -> Value {
+    let test = |path: &str, value: &str| json!({ "op": "test", "path": path, "value": value });
+    let add = |path: &str, value: &str| json!({ "op": "add", "path": path, "value": value });
+    let address = owner.addresses.get(at);
+    let same_address = address.map(|address| test("/status/addr", address));
+    let tests = [test("/spec/podId", &owner.uid)]
+        .into_iter()
+        .chain(same_address);
+    let changes = [add("/status/mac", mac), add("/status/phase", ACTIVE)];
+    tests.chain(changes).collect()
 }
 
 /// The addresses that the objects of the pod show; `None`: one of them is not this pod's any more.
@@ -420,6 +401,7 @@ pub async fn owner(sites: &PodSites, pod: &PodName, ifname: &str) -> Option<PodO
             namespace: pod.namespace.clone(),
             uid: pod.uid.clone(),
             objects: names(&base.metadata, &pod.name, ifname).ok()?,
+            addresses: Vec::new(),
         });
     }
     None
@@ -490,11 +472,25 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_without_its_uid_is_refused() {
-        let read = PodName::read("K8S_POD_NAMESPACE=n;K8S_POD_NAME=p;K8S_POD_UID=u").unwrap();
-        assert_eq!((&*read.namespace, &*read.name, &*read.uid), ("n", "p", "u"));
-        let error = PodName::read("K8S_POD_NAMESPACE=n;K8S_POD_NAME=p").unwrap_err();
-        assert_eq!(error.code, Code::InvalidEnvironment);
-        assert!(error.why.contains(UID));
+    fn a_pod_is_active_by_the_address_that_its_interface_has() {
+        let owner = PodOwner {
+            cluster: "c".into(),
+            namespace: "n".into(),
+            uid: "u".into(),
+            objects: vec!["p".into(), "p.if-1".into()],
+            addresses: vec!["10.0.0.5".into()],
+        };
+        let expected = |address: Option<&str>| -> Value {
+            let pod = json!({ "op": "test", "path": "/spec/podId", "value": "u" });
+            let address = address
+                .map(|address| json!({ "op": "test", "path": "/status/addr", "value": address }));
+            let mac = json!({ "op": "add", "path": "/status/mac", "value": "m" });
+            let phase = json!({ "op": "add", "path": "/status/phase", "value": "Active" });
+            let tests = [pod].into_iter().chain(address);
+            tests.chain([mac, phase]).collect()
+        };
+        assert_eq!(activation(&owner, 0, "m"), expected(Some("10.0.0.5")));
+        // As in a record of an earlier version.
+        assert_eq!(activation(&owner, 1, "m"), expected(None));
     }
 }

@@ -50,6 +50,9 @@ pub struct PodOwner {
     pub uid: String,
     /// Names of its FlatNetworkIPs.
     pub objects: Vec<String>,
+    /// What `status.addr` of each was when the interface was given it. Empty in records of earlier versions.
+    #[serde(default)]
+    pub addresses: Vec<String>,
 }
 
 /// What attachments share. The last user takes it away.

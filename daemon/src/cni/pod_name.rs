@@ -1,0 +1,52 @@
+//! Which pod a container is.
+
+use fipd_cni::{Code, named_args};
+
+use super::refusal::CallRefusal;
+
+/// Of `CNI_ARGS`.
+const UID: &str = "K8S_POD_UID";
+
+/// A pod, as the runtime names it in `CNI_ARGS`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodName {
+    pub namespace: String,
+    pub name: String,
+    pub uid: String,
+}
+
+impl PodName {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// What is missing: without the UID nobody could tell a pod from an earlier one of its name.
+    pub fn read(args: &str) -> Result<Self, CallRefusal> {
+        let wrong = |why: String| CallRefusal::new(Code::InvalidEnvironment, why);
+        let named = named_args(args).map_err(wrong)?;
+        let of = |key: &str| named.get(key).map(|value| (*value).to_owned());
+        let read = (of("K8S_POD_NAMESPACE"), of("K8S_POD_NAME"), of(UID));
+        let (Some(namespace), Some(name), Some(uid)) = read else {
+            let needed = "CNI_ARGS needs K8S_POD_NAMESPACE, K8S_POD_NAME and K8S_POD_UID where the configuration has no ipam.pools";
+            return Err(wrong(needed.to_owned()));
+        };
+        Ok(Self {
+            namespace,
+            name,
+            uid,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pod_without_its_uid_is_refused() {
+        let read = PodName::read("K8S_POD_NAMESPACE=n;K8S_POD_NAME=p;K8S_POD_UID=u").unwrap();
+        assert_eq!((&*read.namespace, &*read.name, &*read.uid), ("n", "p", "u"));
+        let error = PodName::read("K8S_POD_NAMESPACE=n;K8S_POD_NAME=p").unwrap_err();
+        assert_eq!(error.code, Code::InvalidEnvironment);
+        assert!(error.why.contains(UID));
+    }
+}
