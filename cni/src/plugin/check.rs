@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, btree_map::Entry};
 
 use super::call::{PATIENCE, PluginCall};
 use crate::{
-    AskStep, CniError, Code, NEWEST, Verb,
+    AskStep, CniError, Code, NEWEST, NetConf, Verb,
     link::{Family, KindOfLink, Link, MAIN_TABLE, Netlink, Route},
     result::{AddResult, Interface, RouteConfig},
 };
@@ -89,28 +89,37 @@ fn of_routes(
 ) -> Result<Vec<String>, CniError> {
     let mut tables: BTreeMap<(Family, u32), Vec<Route>> = BTreeMap::new();
     let mut wrong = Vec::new();
-    // Before 1.1.0 a result cannot say that a route is in another table.
-    let with_tables = call.conf.cni_version == NEWEST;
     for route in made {
         let family = Family::of(route.dst.addr());
-        let table = route.table.unwrap_or(MAIN_TABLE);
-        let there = match tables.entry((family, table)) {
-            Entry::Occupied(listed) => listed.into_mut(),
-            Entry::Vacant(place) => {
-                let listed = netlink.routes(family, table);
-                let listed =
-                    listed.map_err(|error| call.refused("list routes", &error, netlink))?;
-                place.insert(listed.into_iter().map(|one| one.route).collect())
-            }
-        };
         let dst = route.dst.trunc();
-        if !with_tables && !there.iter().any(|one| one.dst == dst) {
-            continue;
+        let is_it = |one: &Route| one.dst == dst && (route.gw.is_none() || one.gw == route.gw);
+        let mut is_there = false;
+        for table in tables_of(&call.conf, route) {
+            let there = match tables.entry((family, table)) {
+                Entry::Occupied(listed) => listed.into_mut(),
+                Entry::Vacant(place) => {
+                    let listed = netlink.routes(family, table);
+                    let listed =
+                        listed.map_err(|error| call.refused("list routes", &error, netlink))?;
+                    place.insert(listed.into_iter().map(|one| one.route).collect())
+                }
+            };
+            is_there |= there.iter().any(is_it);
         }
-        let has_gateway = |one: &Route| route.gw.is_none() || one.gw == route.gw;
-        if !there.iter().any(|one| one.dst == dst && has_gateway(one)) {
+        if !is_there {
             wrong.push(format!("the route to {dst} is missing"));
         }
     }
     Ok(wrong)
+}
+
+/// The tables that may have a route. Before 1.1.0 a result cannot say which, but the configuration does.
+fn tables_of(conf: &NetConf, route: &RouteConfig) -> Vec<u32> {
+    let mut tables = vec![route.table.unwrap_or(MAIN_TABLE)];
+    if conf.cni_version != NEWEST {
+        let dst = route.dst.trunc();
+        let same = conf.ipam.routes.iter().filter(|one| one.dst.trunc() == dst);
+        tables.extend(same.filter_map(|one| one.table));
+    }
+    tables
 }

@@ -4,7 +4,7 @@ use std::{fs, net::IpAddr, os::unix::fs::PermissionsExt as _, path::Path, sync::
 
 use fipd_cni::{
     AskStep, CniError, Code, NEWEST, Reply, Verb,
-    attachment::Attachment,
+    attachment::{Attachment, ContainerRoute},
     link::Netlink,
     namespace::Namespace,
     spool::{self, Entry},
@@ -38,6 +38,40 @@ fn row_80_check_finds_an_address_that_is_gone_and_tolerates_what_others_added() 
     site.in_pod("link delete eth1");
     let (_, text) = site.run("CHECK", &conf).error();
     assert!(text.contains("eth1 is missing"), "{text}");
+}
+
+/// A result of these versions cannot say in which table a route is.
+#[test]
+fn row_80_check_below_1_1_0_finds_a_route_that_is_gone_in_any_table() {
+    let site = Site::new();
+    let route = |dst: &str, table: Option<u32>| ContainerRoute {
+        dst: dst.parse().unwrap(),
+        table,
+        ..ContainerRoute::default()
+    };
+    let routed = Attachment {
+        routes: vec![
+            route("10.50.0.0/16", None),
+            route("10.60.0.0/16", Some(100)),
+        ],
+        ..attachment()
+    };
+    let _daemon = StandIn::giving(&site.socket(), routed);
+    let routes = json!([{"dst": "10.50.0.0/16"}, {"dst": "10.60.0.0/16", "table": 100}]);
+    let more = json!({"master": "up0", "ipam": {"pools": ["a"], "routes": routes}});
+    let mut conf = site.conf("1.0.0", more);
+    conf["prevResult"] = site.run("ADD", &conf).result();
+    assert!(conf["prevResult"]["routes"][1]["table"].is_null());
+    site.run("CHECK", &conf).result();
+    for route in ["10.50.0.0/16", "10.60.0.0/16 table 100"] {
+        site.in_pod(&format!("route delete {route} dev eth1"));
+        let (code, text) = site.run("CHECK", &conf).error();
+        assert_eq!(code, 100);
+        let dst = route.split(' ').next().unwrap();
+        assert!(text.contains(&format!("route to {dst}")), "{text}");
+        site.in_pod(&format!("route add {route} dev eth1"));
+        site.run("CHECK", &conf).result();
+    }
 }
 
 #[test]
