@@ -1,28 +1,20 @@
 //! What attachments share of the host: VLANs, promiscuous masters and routes. The last user takes each away.
 
-use std::{
-    cmp::Reverse,
-    collections::BTreeSet,
-    fs, io,
-    net::IpAddr,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeSet, fs, io, net::IpAddr, path::{Path, PathBuf}};
 
-use fipd_cni::link::{Family, KindOfLink, Link, ListedRoute, MAIN_TABLE, Netlink, Route};
-use ipnet::IpNet;
+use fipd_cni::link::{KindOfLink, Link, Netlink};
 
 use super::{
     board::CniBoard,
+    host_route::{self, HostRoute, PROTOCOL_BOOT},
     journal::{CniJournal, CniJournalError},
     record::{AttachmentKey, AttachmentRecord, HostUse, PodOwner, VlanUse},
-    refusal::CallRefusal,
+    refusal::{CallRefusal, kernel},
     uses::UseCounts,
 };
 
 /// The alias of VLANs that fipd makes, for people; the journal says which are.
 const ALIAS: &str = "fipd-cni";
-/// `RTPROT_BOOT` of `linux/rtnetlink.h`, which the original's routes have.
-const PROTOCOL_BOOT: u8 = 3;
 /// Of `linux/if_ether.h`.
 const ETH_P_8021Q: u16 = 0x8100;
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
@@ -135,8 +127,13 @@ impl HostState {
             };
             let same = |one: &&IpAddr| one.is_ipv4() == address.is_ipv4();
             if let Some(via) = via.iter().find(same) {
-                let src = sources.iter().find(same).copied();
-                self.route_one(&mut netlink, *address, *via, src)?;
+                let route = HostRoute {
+                    address: *address,
+                    via: *via,
+                    src: sources.iter().find(same).copied(),
+                    protocol: self.protocol,
+                };
+                route.ensure(&mut netlink)?;
             }
         }
         Ok(())
@@ -298,53 +295,6 @@ impl HostState {
             .map_err(|error| kernel(&format!("make {master} promiscuous"), &error))
     }
 
-    fn route_one(
-        &self,
-        netlink: &mut Netlink,
-        address: IpAddr,
-        via: IpAddr,
-        src: Option<IpAddr>,
-    ) -> Result<(), CallRefusal> {
-        let said = |error: &io::Error| kernel(&format!("route {address} to the container"), error);
-        let all = netlink
-            .routes(Family::of(address), MAIN_TABLE)
-            .map_err(|error| said(&error))?;
-        let there = all.iter().filter(|one| one.route.dst.contains(&via));
-        // As the kernel chooses: the longest prefix, then the lowest priority.
-        let near = there.min_by_key(|one| {
-            let longest = Reverse(one.route.dst.prefix_len());
-            (longest, one.route.priority.unwrap_or_default())
-        });
-        let interface = near.filter(|one| one.route.dst.prefix_len() > 0);
-        let Some(interface) = interface.and_then(|one| one.route.interface) else {
-            let why =
-                format!("this host has no route to {via}, over which {address} could be reached");
-            return Err(CallRefusal::later(why));
-        };
-        let own = IpNet::from(address);
-        for stale in all.iter().filter(|one| one.route.dst == own) {
-            if stale.route.interface == Some(interface) {
-                return Ok(());
-            }
-            if stale.route.protocol != self.protocol {
-                let why = format!(
-                    "this host has another route to {address}, which is not fipd's; remove it"
-                );
-                return Err(CallRefusal::later(why));
-            }
-            netlink.delete_listed(stale).map_err(|error| said(&error))?;
-        }
-        let route = Route {
-            src,
-            protocol: self.protocol,
-            ..Route::over(interface, own)
-        };
-        netlink
-            .add_route(&route)
-            .map(drop)
-            .map_err(|error| said(&error))
-    }
-
     fn take_away(&mut self, unused: &[HostUse]) -> Result<(), CallRefusal> {
         if unused.is_empty() {
             return Ok(());
@@ -352,7 +302,9 @@ impl HostState {
         let mut netlink = open()?;
         for one in unused {
             match one {
-                HostUse::Route(address) => unroute(&mut netlink, *address, self.protocol)?,
+                HostUse::Route(address) => {
+                    host_route::remove(&mut netlink, *address, self.protocol)?
+                }
                 HostUse::Vlan(vlan) => self.remove_vlan(&mut netlink, vlan)?,
                 HostUse::Promiscuous(master) => self.undo_promiscuous(&mut netlink, master)?,
             }
@@ -364,7 +316,7 @@ impl HostState {
     pub fn unroute_original(&self, addresses: &[IpAddr]) -> Result<(), CallRefusal> {
         let mut netlink = open()?;
         let mut all = addresses.iter();
-        all.try_for_each(|address| unroute(&mut netlink, *address, PROTOCOL_BOOT))
+        all.try_for_each(|address| host_route::remove(&mut netlink, *address, PROTOCOL_BOOT))
     }
 
     /// Only where fipd has made it so, and in this boot.
@@ -386,20 +338,6 @@ impl HostState {
         let attachments = self.journal.attachments().len();
         self.board.show_host(attachments, self.counts.len());
     }
-}
-
-/// Takes away the routes over a link to one address that a program of this tag made.
-fn unroute(netlink: &mut Netlink, address: IpAddr, protocol: u8) -> Result<(), CallRefusal> {
-    let said = |error: io::Error| kernel(&format!("remove the route to {address}"), &error);
-    let own = IpNet::from(address);
-    let all = netlink.routes(Family::of(address), MAIN_TABLE);
-    let theirs = |one: &&ListedRoute| {
-        one.route.dst == own && one.route.gw.is_none() && one.route.protocol == protocol
-    };
-    for route in all.map_err(said)?.iter().filter(theirs) {
-        netlink.delete_listed(route).map_err(said)?;
-    }
-    Ok(())
 }
 
 /// That it was made in this boot, and the index it has.
@@ -464,13 +402,6 @@ fn existing(netlink: &mut Netlink, name: &str) -> Result<Link, CallRefusal> {
 
 fn open() -> Result<Netlink, CallRefusal> {
     Netlink::open().map_err(|error| kernel("be asked", &error))
-}
-
-fn kernel(what: &str, error: &io::Error) -> CallRefusal {
-    CallRefusal::new(
-        fipd_cni::Code::IoFailure,
-        format!("the kernel could not {what}: {error}"),
-    )
 }
 
 fn journal(error: CniJournalError) -> CallRefusal {

@@ -12,6 +12,7 @@ mod attach;
 mod board;
 mod deletion;
 mod host;
+mod host_route;
 mod journal;
 mod pod_name;
 pub mod pods;

@@ -1,5 +1,7 @@
 //! Why a call is not done.
 
+use std::io;
+
 use fipd_cni::{CniError, Code};
 
 /// A code of the specification, and what is wrong and what helps.
@@ -39,4 +41,12 @@ impl CallRefusal {
         };
         CniError::new(version, self.code, msg, self.why.clone())
     }
+}
+
+/// What the kernel refused: `what` is what it should do.
+pub fn kernel(what: &str, error: &io::Error) -> CallRefusal {
+    CallRefusal::new(
+        Code::IoFailure,
+        format!("the kernel could not {what}: {error}"),
+    )
 }

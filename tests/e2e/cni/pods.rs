@@ -105,6 +105,19 @@ impl Pods {
         Ok(call.of_pod(NAMESPACE, name, &uid))
     }
 
+    /// Calls the plugin about a pod, which is made where there is none.
+    pub async fn call(&mut self, bed: &CniBed, verb: &str, name: &str) -> Result<Called> {
+        let conf = self.conf.clone();
+        let call = self.call_of(bed, verb, name, &conf).await?;
+        bed.host.call(&call).await
+    }
+
+    /// A pod that is attached.
+    pub async fn add(&mut self, bed: &CniBed, name: &str) -> Result<()> {
+        self.make_container(bed, name).await?;
+        self.call(bed, "ADD", name).await?.result().map(drop)
+    }
+
     /// A pod as the original leaves it: its object, and what its plugin makes in the container and on the host, whose first
     /// interface the pod's network has on a bridge that outlives it.
     pub async fn make_original(

@@ -1,6 +1,6 @@
 //! A node of the original, with fipd's plugin in the place of its own.
 
-use super::pods::Pods;
+use super::pods::{PROTOCOL, Pods};
 use super::*;
 
 /// As the pod of the original has them.
@@ -137,4 +137,41 @@ fn pods_of_the_original_go_on_with_the_plugin_of_fipd_in_its_place() {
         ensure!(master.contains("PROMISC"), "{master}");
         Ok(())
     });
+}
+
+#[test]
+fn g1_19_a_route_that_the_original_left_is_replaced_and_goes_with_the_pod() {
+    on_host(async |bed| {
+        let mut pods = Pods::start(bed).await?;
+        for (name, device) in [("p0", "p0"), ("p1", MASTER)] {
+            let address = leave_a_route(bed, &mut pods, name, device).await?;
+            pods.call(bed, "ADD", name).await?.result()?;
+            let routes = routes_to(bed, &address).await?;
+            let expected = format!("{address} dev {name} proto {PROTOCOL} ");
+            let is_it = routes.starts_with(&expected) && routes.lines().count() == 1;
+            ensure!(is_it, "{routes}");
+            pods.call(bed, "DEL", name).await?.result()?;
+            let left = routes_to(bed, &address).await?;
+            ensure!(left.is_empty(), "{left}");
+        }
+        // That of a third program stays.
+        let foreign = format!("{MASTER} proto static");
+        let address = leave_a_route(bed, &mut pods, "p2", &foreign).await?;
+        let why = pods.call(bed, "ADD", "p2").await?.failed_with(11)?;
+        ensure!(why.contains(&address) && why.contains("remove it"), "{why}");
+        let routes = routes_to(bed, &address).await?;
+        ensure!(routes.contains(&foreign), "{routes}");
+        Ok(())
+    });
+}
+
+/// A pod that is not attached yet, to whose address the host has a route; the address.
+async fn leave_a_route(bed: &CniBed, pods: &mut Pods, name: &str, device: &str) -> Result<String> {
+    pods.make_container(bed, name).await?;
+    let conf = pods.conf.clone();
+    pods.call_of(bed, "ADD", name, &conf).await?;
+    let address = pods.wait_address(name).await?;
+    let route = format!("ip route add {address}/32 dev {device}");
+    bed.host.run(&route).await?;
+    Ok(address)
 }
