@@ -1,6 +1,6 @@
 //! What attachments share of the host: VLANs, promiscuous masters and routes. The last user takes each away.
 
-use std::{collections::BTreeSet, fs, io, net::IpAddr, path::{Path, PathBuf}};
+use std::{collections::BTreeSet, fs, io, net::IpAddr, path::Path};
 
 use fipd_cni::link::{KindOfLink, Link, Netlink};
 
@@ -8,6 +8,7 @@ use super::{
     board::CniBoard,
     host_route::{self, HostRoute, PROTOCOL_BOOT},
     journal::{CniJournal, CniJournalError},
+    netns::{is_gone, is_seen},
     record::{AttachmentKey, AttachmentRecord, HostUse, PodOwner, VlanUse},
     refusal::{CallRefusal, kernel},
     uses::UseCounts,
@@ -18,8 +19,6 @@ const ALIAS: &str = "fipd-cni";
 /// Of `linux/if_ether.h`.
 const ETH_P_8021Q: u16 = 0x8100;
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
-/// Where runtimes keep the namespaces of containers.
-const NAMESPACES: &str = "/run/netns";
 
 /// Why the host's part does not start.
 #[derive(Debug, thiserror::Error)]
@@ -408,37 +407,32 @@ fn journal(error: CniJournalError) -> CallRefusal {
     CallRefusal::later(error.to_string())
 }
 
-/// Whether a namespace is gone for certain: this process sees its folder, and the folder lacks it. A path in `/proc` may merely be
-/// hidden.
-fn is_gone(netns: &Path) -> bool {
-    let lacks = |path: &Path| matches!(path.try_exists(), Ok(false));
-    is_seen(netns) && lacks(netns) && kept_at(netns).is_some_and(|path| lacks(&path))
-}
-
-/// Whether this process sees the folder where the runtime keeps it.
-fn is_seen(netns: &Path) -> bool {
-    kept_at(netns).is_some() && matches!(Path::new(NAMESPACES).try_exists(), Ok(true))
-}
-
-/// Where a namespace is that a runtime keeps. The root of a pod lacks the link from `/var/run`.
-fn kept_at(netns: &Path) -> Option<PathBuf> {
-    let folder = netns.parent()?.to_str()?;
-    let known = [NAMESPACES, "/var/run/netns"].contains(&folder);
-    Some(Path::new(NAMESPACES).join(netns.file_name()?)).filter(|_| known)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cni::testing::key;
 
     #[test]
-    fn a_namespace_is_looked_for_where_pods_see_it_too() {
-        for netns in ["/run/netns/cni-1", "/var/run/netns/cni-1"] {
-            let kept = kept_at(Path::new(netns));
-            assert_eq!(kept.as_deref(), Some(Path::new("/run/netns/cni-1")));
-        }
-        for other in ["/proc/7/ns/net", "/run/netns", "/run/netns/a/b", ""] {
-            assert_eq!(kept_at(Path::new(other)), None, "{other}");
-        }
+    fn what_is_of_another_boot_or_of_a_namespace_that_is_gone_is_swept() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("cni.redb");
+        let boot = fs::read_to_string(BOOT_ID).unwrap().trim().to_owned();
+        let mut journal = CniJournal::open(&path).unwrap();
+        let mut put = |container: &str, boot: &str, netns: &str| {
+            let record = AttachmentRecord {
+                boot: boot.to_owned(),
+                netns: netns.to_owned(),
+                master: "eth0".into(),
+                uses: Vec::new(),
+                pod: None,
+            };
+            journal.put(key(container), record).unwrap();
+        };
+        put("earlier", "another", "/proc/7/ns/net");
+        put("hidden", &boot, "/proc/0/ns/net");
+        drop(journal);
+        let mut host = HostState::open(&path, 200, CniBoard::default()).unwrap();
+        assert_eq!(host.sweep(), []);
+        assert_eq!(host.attachments("lan"), [key("hidden")].into());
     }
 }

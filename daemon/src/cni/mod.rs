@@ -14,6 +14,7 @@ mod deletion;
 mod host;
 mod host_route;
 mod journal;
+mod netns;
 mod pod_name;
 pub mod pods;
 mod question;
