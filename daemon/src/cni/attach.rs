@@ -110,15 +110,11 @@ pub fn of_pod(
     (attachment, uses)
 }
 
-/// The interface of a container whose addresses are from pools; `asked`: the MAC of `CNI_ARGS`.
+/// Which interface containers get whose addresses are from pools.
 ///
 /// # Errors
 /// The field of the configuration that makes no sense.
-pub fn of_pools(
-    conf: &NetConf,
-    asked: Option<&str>,
-    given: &[PoolAddress],
-) -> Result<(Attachment, Vec<HostUse>), WrongField> {
+pub fn kind(conf: &NetConf) -> Result<LinkKind, WrongField> {
     let spec = FlatNetworkSubnetSpec {
         flat_mode: match &*conf.link.flat_mode {
             "" => "macvlan".to_owned(),
@@ -128,10 +124,19 @@ pub fn of_pools(
         ipvlan_flag: conf.link.ipvlan_flag.clone(),
         ..FlatNetworkSubnetSpec::default()
     };
-    let kind = link::kind(&spec).map_err(|wrong| {
+    link::kind(&spec).map_err(|wrong| {
         let field = wrong.field.trim_start_matches("spec.").to_owned();
         (field, wrong.to_string())
-    })?;
+    })
+}
+
+/// The interface of a container whose addresses are from pools; `asked`: the MAC of `CNI_ARGS`.
+pub fn of_pools(
+    conf: &NetConf,
+    kind: LinkKind,
+    asked: Option<&str>,
+    given: &[PoolAddress],
+) -> (Attachment, Vec<HostUse>) {
     let flat = conf.flat_network.clone().unwrap_or_default();
     let gateway_for = |route: &ContainerRoute| {
         let same = |one: &&PoolAddress| one.address.addr().is_ipv4() == route.dst.addr().is_ipv4();
@@ -168,7 +173,7 @@ pub fn of_pools(
     let uses = vlan(&conf.link.master, conf.link.vlan)
         .into_iter()
         .collect();
-    Ok((attachment, uses))
+    (attachment, uses)
 }
 
 fn asked_mac(conf: &NetConf) -> Option<String> {
@@ -375,7 +380,8 @@ mod tests {
             given("10.0.0.5/24", Some("10.0.0.1"), false),
             given("fd00::5/64", None, true),
         ];
-        let (made, uses) = of_pools(&conf(more), None, &all).unwrap();
+        let conf_of = conf(more);
+        let (made, uses) = of_pools(&conf_of, kind(&conf_of).unwrap(), None, &all);
         assert_eq!(
             (&*made.link.parent, made.link.mtu, made.probe),
             ("eth0.20", Some(1_400), true)
@@ -388,8 +394,7 @@ mod tests {
         assert_eq!(via, ["10.0.0.1", "fd00::9"]);
         assert_eq!(uses, [vlan("eth0", 20).unwrap()]);
         let more = r#","master":"eth0","mode":"l4","ipam":{"pools":["a"]}"#;
-        let wrong = of_pools(&conf(more), None, &[]);
-        let (field, why) = wrong.unwrap_err();
+        let (field, why) = kind(&conf(more)).unwrap_err();
         assert_eq!(field, "mode");
         assert!(why.contains("bridge, vepa"), "{why}");
     }
@@ -399,7 +404,8 @@ mod tests {
         let more = r#","master":"eth0","mac":"02:00:00:00:00:01","ipam":{"pools":["a"]},"runtimeConfig":{"mac":"02:00:00:00:00:0A"}"#;
         let in_args = Some("02:00:00:00:00:0B");
         let mac = |more: &str| {
-            let (made, _) = of_pools(&conf(more), in_args, &[]).unwrap();
+            let conf = conf(more);
+            let (made, _) = of_pools(&conf, kind(&conf).unwrap(), in_args, &[]);
             made.link.mac.unwrap()
         };
         assert_eq!(mac(more), "02:00:00:00:00:0a", "row 86");

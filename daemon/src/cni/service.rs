@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, path::PathBuf, sync::Arc, time::Instant};
 
 use fipd_cni::{
     Answer, Ask, AskStep, CniError, Code, NEWEST, NetConf, Reply, Verb,
-    attachment::{Attachment, Made},
+    attachment::{Attachment, LinkKind, Made},
     frame::Mac,
     named_args, version,
 };
@@ -197,11 +197,10 @@ impl CniService {
                 format!("MAC of CNI_ARGS is {mac:?}; write six bytes such as 02:00:00:00:00:01");
             return Err(CallRefusal::new(Code::InvalidEnvironment, why));
         }
+        // First: an address that is given back may not be given again for a while.
+        let kind = kind(&call.conf)?;
         let given = leases.allocate(&call.key, &call.conf, &asked).await?;
-        let (attachment, uses) =
-            attach::of_pools(&call.conf, mac, &given).map_err(|(field, why)| {
-                CallRefusal::new(Code::InvalidConfig, format!("{field}: {why}"))
-            })?;
+        let (attachment, uses) = attach::of_pools(&call.conf, kind, mac, &given);
         let master = &call.conf.link.master;
         let record = (!uses.is_empty()).then(|| self.record(call, master, uses, None));
         Ok((attachment, record))
@@ -346,7 +345,10 @@ impl CniService {
 
     fn status(&self, conf: &NetConf) -> Result<(), CallRefusal> {
         match (&self.leases, conf.is_standalone()) {
-            (Some(leases), true) => leases.status(conf),
+            (Some(leases), true) => {
+                kind(conf)?;
+                leases.status(conf)
+            }
             (None, true) => Err(Self::decides_nothing(Code::NotAvailable)),
             (_, false) if self.sites.all().is_empty() => {
                 let why = "no cluster with flat-network is connected, of which this host is a node";
@@ -423,6 +425,12 @@ impl CniService {
         let why = "ipam.pools: fipd has role = \"agent\" on this host and gives no addresses of pools; name none";
         CallRefusal::new(code, why)
     }
+}
+
+/// Which interface containers on pools get.
+fn kind(conf: &NetConf) -> Result<LinkKind, CallRefusal> {
+    attach::kind(conf)
+        .map_err(|(field, why)| CallRefusal::new(Code::InvalidConfig, format!("{field}: {why}")))
 }
 
 fn done() -> Reply {

@@ -167,21 +167,11 @@ impl ContainerLeases {
     /// Whether `ADD` would be given addresses now.
     pub fn status(&self, conf: &NetConf) -> Result<(), CallRefusal> {
         self.ipam.read(|ledger| {
-            for pool in pools(ledger, conf)? {
-                let held = ledger.holds(pool.spec.network);
-                let free = ledger.usage(pool.id).map_or(0, |usage| usage.free);
-                let name = &pool.spec.name;
-                if !held.is_empty() {
-                    let why =
-                        format!("pool {name} gives no address until its network has been adopted");
-                    return Err(CallRefusal::new(Code::NotAvailable, why));
-                }
-                if free == 0 {
-                    let why = format!("pool {name} has no free address; widen it, or release some");
-                    return Err(CallRefusal::new(Code::NotAvailable, why));
-                }
-            }
-            Ok(())
+            wants(ledger, conf, &[])?;
+            let pools = pools(ledger, conf)?;
+            let mut refused = pools.iter().filter_map(|pool| gives_nothing(ledger, pool));
+            let first = refused.next();
+            first.map_or(Ok(()), |why| Err(CallRefusal::new(Code::NotAvailable, why)))
         })
     }
 
@@ -255,6 +245,25 @@ fn wants(ledger: &Ledger, conf: &NetConf, asked: &[IpAddr]) -> Result<Vec<Want>,
             Err(CallRefusal::new(Code::InvalidConfig, why))
         }
     }
+}
+
+/// Why a pool gives nobody a new address now.
+fn gives_nothing(ledger: &Ledger, pool: &Pool) -> Option<String> {
+    let spec = &pool.spec;
+    let name = &spec.name;
+    if !ledger.holds(spec.network).is_empty() {
+        let why = format!("pool {name} gives no address until its network has been adopted");
+        return Some(why);
+    }
+    if spec.closed {
+        return Some(Refusal::PoolClosed(Text::clone(name)).to_string());
+    }
+    if let Some(hold) = ledger.network_hold(spec.network) {
+        let until = hold.until;
+        return Some(format!("pool {name}: {}", Refusal::RestoreHeld { until }));
+    }
+    let free = ledger.usage(pool.id).map_or(0, |usage| usage.free);
+    (free == 0).then(|| format!("pool {name} has no free address; widen it, or release some"))
 }
 
 fn given(ledger: &Ledger, leases: &[Arc<Lease>]) -> Vec<PoolAddress> {

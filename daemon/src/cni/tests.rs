@@ -6,7 +6,7 @@ use fipd_cni::{
     Answer, AskStep, Code, Reply,
     attachment::{Attachment, Made, ProbeResult},
 };
-use fipd_core::{LeaseState, PoolSpec, testing::create_pool};
+use fipd_core::{Allocate, LeaseState, Ledger, PoolSpec, Request, testing::create_pool};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -354,6 +354,65 @@ async fn what_the_spool_has_is_done_before_anything_else() {
 }
 
 #[tokio::test]
+async fn status_refuses_what_add_refuses() {
+    let site = Site::new().await;
+    let mut spec = PoolSpec::own("shut", vec!["10.1.0.0/24".parse().unwrap()]);
+    spec.closed = true;
+    site.ipam.submit(create_pool(spec)).await.unwrap();
+    let status = async |more: Value| site.done("STATUS", "", more).await.unwrap_err();
+    let pools = |names: &[&str]| json!({ "ipam": { "pools": names } });
+    let not_available = Code::NotAvailable as u32;
+    let (code, why) = status(pools(&["lan", "shut"])).await;
+    assert_eq!(code, not_available);
+    assert!(why.contains("shut is closed"), "{why}");
+    let (code, _) = status(pools(&["lan"; Allocate::MAX_WANTS + 1])).await;
+    assert_eq!(code, Code::InvalidConfig as u32);
+    for (field, value) in [("mode", "l4"), ("flatMode", "bridge")] {
+        let mut more = pools(&["lan"]);
+        more[field] = json!(value);
+        let refused = status(more.clone()).await;
+        assert_eq!(refused.0, Code::InvalidConfig as u32);
+        assert!(refused.1.starts_with(field), "{refused:?}");
+        assert_eq!(site.add_with("a", more).await.unwrap_err(), refused);
+        assert_eq!(site.leases(), [""; 0], "an address is given first");
+    }
+    let networks = |ledger: &Ledger| ledger.networks().map(|one| one.id).collect();
+    let hold = Request::HoldNetworks {
+        networks: site.ipam.read(networks),
+        reason: "of the test".into(),
+        actor: "test".into(),
+    };
+    site.ipam.submit(hold).await.unwrap();
+    let (code, why) = status(pools(&["lan"])).await;
+    assert_eq!(code, not_available);
+    assert!(why.starts_with("pool lan: "), "{why}");
+    let (code, _) = site.add("a", &["lan"]).await.unwrap_err();
+    assert_eq!(code, Code::TryAgain as u32);
+}
+
+/// A refusal would say that nothing is kept.
+#[tokio::test]
+async fn what_takes_too_long_is_not_answered_and_goes_on() {
+    let site = Site::new().await;
+    let turn = site.service.turns.wait(&testing::key("a")).await;
+    let more = json!({ "ipam": { "pools": ["lan"] } });
+    let text = question("ADD", "a", AskStep::Begin, more);
+    let service = Arc::clone(&site.service);
+    let late = socket::answer(service, text, Duration::from_millis(20)).await;
+    assert_eq!(late.unwrap_err().kind(), std::io::ErrorKind::TimedOut);
+    assert_eq!(site.leases(), [""; 0]);
+    drop(turn);
+    let leased = async {
+        while site.leases().is_empty() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), leased)
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
 async fn a_spool_that_cannot_be_read_refuses_every_call() {
     let site = Site::new().await;
     let spool = site.dir.path().join("spool");
@@ -386,6 +445,7 @@ async fn a_journal_that_cannot_be_read_refuses_every_call_and_ends_nothing() {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();
     assert!(answer.contains("journal of attachments"), "{answer}");
+    assert!(answer.contains(r#""code":50"#), "{answer}");
     assert!(!serving.is_finished());
     stop.cancel();
     serving.await.unwrap();
