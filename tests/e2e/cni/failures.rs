@@ -7,6 +7,7 @@ use anyhow::bail;
 use fipd_tests::alerts::{alerts, holding};
 use futures::future::join_all;
 
+use super::pods::Pods;
 use super::*;
 
 /// Files of the spool.
@@ -308,48 +309,50 @@ fn g1_26_a_failing_route_leaves_nothing_behind() {
     });
 }
 
-/// How many want the master to be promiscuous.
-async fn promiscuity(bed: &CniBed) -> Result<u64> {
-    let text = bed.host.run("ip -json -details link show dev eth0").await?;
-    let found: Value = serde_json::from_str(&text)?;
-    found[0]["promiscuity"].as_u64().context("promiscuity")
+async fn is_promiscuous(bed: &CniBed) -> Result<bool> {
+    let shown = format!("ip -json link show dev {MASTER}");
+    let found: Value = serde_json::from_str(&bed.host.run(&shown).await?)?;
+    let flags = found[0]["flags"].as_array().context("flags")?;
+    Ok(flags.contains(&json!("PROMISC")))
 }
 
-async fn wait_promiscuity(bed: &CniBed, expected: u64) -> Result<()> {
+async fn wait_promiscuous(bed: &CniBed, expected: bool) -> Result<()> {
     wait_until("the master is as it should be", SOON, || async {
-        let found = promiscuity(bed).await?;
-        ensure!(found == expected, "promiscuity {found}, not {expected}");
+        let found = is_promiscuous(bed).await?;
+        ensure!(found == expected, "promiscuous: {found}");
         Ok(())
     })
     .await
 }
 
 #[test]
-fn g1_27_the_master_is_not_promiscuous_after_the_last_container() {
+fn g1_27_the_master_is_promiscuous_while_a_pod_needs_it_and_not_longer() {
     on_host(async |bed| {
-        let conf = bed.conf(V4);
-        let before = promiscuity(bed).await?;
-        let all = ["c1", "c2"];
-        for container in all {
-            bed.add(container, &conf).await?;
+        let mut pods = Pods::start(bed).await?;
+        ensure!(!is_promiscuous(bed).await?, "nobody needs it");
+        for name in ["p0", "p1"] {
+            pods.add(bed, name).await?;
+            ensure!(is_promiscuous(bed).await?, "{name} needs it");
         }
-        // While one needs it, it comes back.
-        let needed = promiscuity(bed).await?;
-        ensure!(needed > before, "nobody needs it: {needed}");
-        bed.host.run("ip link set eth0 promisc off").await?;
-        bed.fipd.restart().await?;
-        wait_promiscuity(bed, needed).await?;
-        bed.call("DEL", "c1", &conf).await?.result()?;
-        // The other one dies with its host, whose daemon finds out.
+        let off = format!("ip link set {MASTER} promisc off");
+        bed.host.run(&off).await?;
+        pods.restart(bed).await?;
+        wait_promiscuous(bed, true).await?;
+        pods.call(bed, "DEL", "p0").await?.result()?;
+        ensure!(is_promiscuous(bed).await?, "p1 needs it");
+        // The other one dies while the daemon is away.
         bed.fipd.kill9()?;
-        bed.host.remove_container("c2").await?;
-        bed.fipd.restart().await?;
-        bed.call("DEL", "c2", &conf).await?.result()?;
-        wait_promiscuity(bed, before).await?;
+        bed.host.remove_container("p1").await?;
+        pods.restart(bed).await?;
+        pods.call(bed, "DEL", "p1").await?.result()?;
+        wait_promiscuous(bed, false).await?;
         // What an admin wants is not taken away.
-        bed.host.run("ip link set eth0 promisc on").await?;
-        bed.add("c3", &conf).await?;
-        bed.call("DEL", "c3", &conf).await?.result()?;
-        wait_promiscuity(bed, before + 1).await
+        bed.host
+            .run(&format!("ip link set {MASTER} promisc on"))
+            .await?;
+        pods.add(bed, "p2").await?;
+        pods.call(bed, "DEL", "p2").await?.result()?;
+        ensure!(is_promiscuous(bed).await?, "the admin's is taken away");
+        Ok(())
     });
 }
