@@ -3,7 +3,7 @@
 use std::{net::IpAddr, path::PathBuf};
 
 use ipnet::IpNet;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use crate::{
@@ -43,6 +43,7 @@ pub struct NetConf {
     /// As libcni also says it.
     #[serde(rename = "cni.dev/attachments", deserialize_with = "list")]
     pub attachments: Option<Vec<ValidAttachment>>,
+    #[serde(deserialize_with = "dns")]
     pub dns: Value,
     /// Have `ADD` check on the wire that nobody else uses the addresses.
     pub probe: bool,
@@ -352,6 +353,24 @@ fn list<'de, D: Deserializer<'de>>(
     Option::deserialize(deserializer).map(|list| Some(list.unwrap_or_default()))
 }
 
+/// What the specification says of `dns`; it goes into the result as it is.
+#[derive(Serialize, Deserialize)]
+struct DnsConf {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nameservers: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    domain: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    search: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    options: Option<Vec<String>>,
+}
+
+fn dns<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> {
+    let dns = Option::<DnsConf>::deserialize(deserializer)?;
+    serde_json::to_value(dns).map_err(serde::de::Error::custom)
+}
+
 /// An address with or without the length of its network.
 fn address(text: &str) -> Option<IpAddr> {
     let text = text.trim();
@@ -459,6 +478,9 @@ mod tests {
             (r#""ipam":{"pools":"a"}"#, "ipam.pools: "),
             (r#""ipam":{"routes":[{"dst":"x"}]}"#, "ipam.routes[0].dst: "),
             (r#""flatNetwork":{"proxyARP":1}"#, "flatNetwork.proxyARP: "),
+            (r#""dns":{"nameservers":5}"#, "dns.nameservers: "),
+            (r#""dns":{"search":["a",1]}"#, "dns.search[1]: "),
+            (r#""dns":"10.0.0.1""#, "dns: "),
         ] {
             let text = format!(r#"{{"cniVersion":"1.1.0","name":"a",{part}}}"#);
             let error = parse(&text).unwrap_err();
@@ -466,6 +488,22 @@ mod tests {
             assert!(error.details.starts_with(field), "{error}");
         }
         assert_eq!(code(r#"{"cniVersion":"1.1.0","name":"a"} x"#, Verb::Add), 6);
+    }
+
+    #[test]
+    fn dns_is_kept_as_it_is() {
+        let dns = |part: &str| {
+            let text = format!(r#"{{"cniVersion":"1.1.0","name":"a"{part}}}"#);
+            parse(&text).unwrap().dns
+        };
+        let full =
+            r#"{"nameservers":["10.0.0.1"],"domain":"a.b","search":[],"options":["ndots:5"]}"#;
+        let given: Value = serde_json::from_str(full).unwrap();
+        assert_eq!(dns(&format!(r#","dns":{full}"#)), given);
+        let empty = Value::Object(serde_json::Map::new());
+        assert_eq!(dns(r#","dns":{"nameservers":null}"#), empty);
+        assert_eq!(dns(r#","dns":null"#), Value::Null);
+        assert_eq!(dns(""), Value::Null);
     }
 
     #[test]
