@@ -1,6 +1,7 @@
 //! Pods whose node does not do what it should, and what leads to the CNI plugin.
 
-use kube::api::DeleteParams;
+use k8s_openapi::api::events::v1::Event;
+use kube::api::{Api, DeleteParams, ListParams};
 
 use super::*;
 
@@ -80,11 +81,20 @@ async fn row_56_g1_21_a_pod_that_its_node_fails_keeps_its_address_for_the_declar
     }
     left(&stuck).await;
     objects.wait_gone("Pod", "nodes/stuck").await.unwrap();
-    let note = objects.wait_event("nodes/stuck", IP_ERROR).await.unwrap();
-    assert!(
-        note.contains(&stuck) && note.contains("is deleted"),
-        "{note}"
-    );
+    // Among those from before it had an address.
+    let events: Api<Event> = Api::namespaced(objects.client.clone(), "nodes");
+    wait_until("an Event about the deletion", LIMITED, || async {
+        let all = events.list(&ListParams::default()).await?;
+        let errors = all
+            .iter()
+            .filter(|event| event.reason.as_deref() == Some(IP_ERROR));
+        let notes: Vec<String> = errors.filter_map(|event| event.note.clone()).collect();
+        let told = |note: &String| note.contains(&stuck) && note.contains("is deleted");
+        anyhow::ensure!(notes.iter().any(told), "{notes:?}");
+        Ok(())
+    })
+    .await
+    .unwrap();
     bed.remove_node("silent").await.unwrap();
 }
 
