@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use fipd_core::{LeaseKey, Ledger, NetworkId, PoolId};
+use fipd_core::{LeaseKey, NetworkId, PoolId};
 
 use super::{
     VipController,
@@ -62,25 +62,28 @@ impl VipController {
     ) -> Option<IpAddr> {
         cluster.endpoint.as_ref()?;
         let identity = self.context.identity(key);
+        let mut held = self.context.read(|ledger| ledger.addresses_of(&identity));
+        // An earlier Cluster of that name has nothing to do with it.
+        held.retain(|lease| {
+            let member = lease.member(&identity);
+            member.is_some_and(|one| one.holder.instance == cluster.meta.uid)
+        });
+        if held.is_empty() {
+            // As with most: their claims hold what they show.
+            return None;
+        }
         let planes = endpoint.of_either().candidates(pools);
         let mut fronts = front.of_either().candidates(pools);
         fronts.retain(|pool| !planes.contains(pool));
-        let id = |ledger: &Ledger, pool: &VipPool| {
-            let mirror = self.context.site.mirror_in(ledger, &pool.key.to_string());
-            mirror.map(|pool| pool.id)
-        };
-        self.context.read(|ledger| {
-            let fronts = fronts.iter().filter_map(|pool| id(ledger, pool));
-            let fronts: Vec<PoolId> = fronts.collect();
-            let mut held = ledger.addresses_of(&identity);
-            // An earlier Cluster of that name has nothing to do with it.
-            held.retain(|lease| {
-                let member = lease.member(&identity);
-                member.is_some_and(|one| one.holder.instance == cluster.meta.uid)
-            });
-            drift::replaced(cluster, &held, |lease| {
-                lease.pool.is_none_or(|pool| !fronts.contains(&pool))
-            })
+        let fronts: Vec<PoolId> = self.context.read(|ledger| {
+            let mirror = |pool: &&VipPool| {
+                let mirror = self.context.site.mirror_in(ledger, &pool.key.to_string());
+                mirror.map(|pool| pool.id)
+            };
+            fronts.iter().filter_map(mirror).collect()
+        });
+        drift::replaced(cluster, &held, |lease| {
+            lease.pool.is_none_or(|pool| !fronts.contains(&pool))
         })
     }
 
