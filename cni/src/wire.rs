@@ -96,8 +96,8 @@ pub enum Reply {
     Error(CniError),
 }
 
-/// Asks the daemon behind `socket`. A daemon that ends or hangs up before it answers is asked again until `deadline`; a socket that
-/// nobody listens on is told at once.
+/// Asks the daemon behind `socket`. Asks again until `deadline` where the daemon ends or hangs up before it answers; fails at
+/// once where nobody listens.
 ///
 /// # Errors
 /// When nobody listens, or no answer came within `deadline`.

@@ -119,15 +119,20 @@ fn row_78_del_succeeds_twice_and_with_whatever_is_gone() {
     assert_eq!(dels.count(), 5);
 }
 
+/// With an address of each family.
+fn dual_stack() -> Attachment {
+    Attachment {
+        addresses: vec![address("10.9.0.5/24", None), address("fd09::5/64", None)],
+        ..attachment()
+    }
+}
+
 #[test]
 fn no_address_is_released_that_the_container_still_has() {
     let site = Site::new();
     let (tell, told) = mpsc::channel();
     let pod = site.netns();
-    let both = Attachment {
-        addresses: vec![address("10.9.0.5/24", None), address("fd09::5/64", None)],
-        ..attachment()
-    };
+    let both = dual_stack();
     let _daemon = StandIn::new(&site.socket(), 0, move |ask| match ask.command {
         Verb::Add if ask.step == AskStep::Begin => Reply::Attachment(Box::new(both.clone())),
         Verb::Del => {
@@ -157,10 +162,7 @@ fn no_address_is_released_that_the_container_still_has() {
 fn del_of_a_pod_says_which_addresses_its_interface_had() {
     let site = Site::new();
     let (tell, told) = mpsc::channel();
-    let both = Attachment {
-        addresses: vec![address("10.9.0.5/24", None), address("fd09::5/64", None)],
-        ..attachment()
-    };
+    let both = dual_stack();
     let _daemon = StandIn::new(&site.socket(), 0, move |ask| match ask.command {
         Verb::Add if ask.step == AskStep::Begin => Reply::Attachment(Box::new(both.clone())),
         Verb::Del => {

@@ -197,7 +197,7 @@ impl CniService {
                 format!("MAC of CNI_ARGS is {mac:?}; write six bytes such as 02:00:00:00:00:01");
             return Err(CallRefusal::new(Code::InvalidEnvironment, why));
         }
-        // First: an address that is given back may not be given again for a while.
+        // Checked before the allocation: an address released again may stay quarantined.
         let kind = kind(&call.conf)?;
         let given = leases.allocate(&call.key, &call.conf, &asked).await?;
         let (attachment, uses) = attach::of_pools(&call.conf, kind, mac, &given);

@@ -79,7 +79,7 @@ async fn rows_21_24_25_and_26_a_claim_gets_the_lowest_free_address_and_an_ipaddr
         .unwrap();
 }
 
-/// Row 22, E-16 and E-22: who waits is told why, and is served in the order of creation.
+/// Row 22, E-16 and E-22: a claim that waits says why, and claims are served in the order of their creation.
 #[tokio::test]
 async fn e_22_row_22_who_waits_for_a_full_pool_is_served_when_it_has_room() {
     let bed = Bed::share(&["full"]).await.unwrap();

@@ -71,8 +71,8 @@ async fn an_endpoint_that_differs_from_the_lease_of_its_cluster_is_alarmed_and_s
             .await;
         assert!(said.contains(first) && said.contains(then), "{said}");
         let path = bed.path(name);
-        let told = bed.ipam.wait_event(CLUSTER, &path, "EndpointDiffers");
-        assert_eq!(told.await.unwrap(), said);
+        let event = bed.ipam.wait_event(CLUSTER, &path, "EndpointDiffers");
+        assert_eq!(event.await.unwrap(), said);
         bed.wait_alarm(name, true).await;
         // Nobody else gets either.
         bed.wait_lease(then, CLUSTER, name).await;

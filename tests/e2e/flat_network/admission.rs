@@ -117,7 +117,7 @@ async fn g1_10_what_breaks_a_rule_is_refused_whatever_its_labels_say() {
     assert!(gone.is_err(), "it is in use");
 }
 
-/// Nothing of an edit that is refused is in force, for pods, other subnets and who asks fipd, also after a restart.
+/// A refused edit changes nothing for pods, other subnets and what fipd shows, also after a restart.
 #[tokio::test]
 async fn the_last_good_subnet_stays_in_force() {
     let mut bed = PodBed::prepare("", &["force"]).await.unwrap();

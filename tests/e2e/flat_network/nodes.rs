@@ -89,8 +89,8 @@ async fn row_56_g1_21_a_pod_that_its_node_fails_keeps_its_address_for_the_declar
             .iter()
             .filter(|event| event.reason.as_deref() == Some(IP_ERROR));
         let notes: Vec<String> = errors.filter_map(|event| event.note.clone()).collect();
-        let told = |note: &String| note.contains(&stuck) && note.contains("is deleted");
-        anyhow::ensure!(notes.iter().any(told), "{notes:?}");
+        let is_deletion = |note: &String| note.contains(&stuck) && note.contains("is deleted");
+        anyhow::ensure!(notes.iter().any(is_deletion), "{notes:?}");
         Ok(())
     })
     .await

@@ -347,13 +347,16 @@ mod tests {
         helm::{OWNER, OWNER_LABEL},
     };
 
+    /// The labels of a revision.
+    fn deployed_by_fipd(name: &str, version: &str) -> Value {
+        json!({ "name": name, "version": version, "status": "deployed", OWNER_LABEL: OWNER })
+    }
+
     /// What two systems of fipd installed, by either engine, and what a third party did.
     #[test]
     fn no_system_takes_the_releases_of_another_for_its_own() {
         let labels = |name: &str, system: Option<&str>| {
-            let mut labels = json!({
-                "name": name, "version": "1", "status": "deployed", OWNER_LABEL: OWNER,
-            });
+            let mut labels = deployed_by_fipd(name, "1");
             if let Some(system) = system {
                 labels[SYSTEM_LABEL] = json!(system);
             }
@@ -410,9 +413,7 @@ mod tests {
     #[test]
     fn a_release_is_of_the_chart_that_is_noted_whatever_its_name() {
         let secret = |name: &str, chart: Option<&str>| {
-            let mut labels = json!({
-                "name": name, "version": "1", "status": "deployed", OWNER_LABEL: OWNER,
-            });
+            let mut labels = deployed_by_fipd(name, "1");
             if let Some(chart) = chart {
                 labels[CHART_LABEL] = json!(chart);
             }
@@ -509,9 +510,7 @@ mod tests {
     #[test]
     fn releases_are_found_wherever_they_are() {
         let secret = |namespace: &str, name: &str, version: &str, adopted: bool| {
-            let mut labels = json!({
-                "name": name, "version": version, "status": "deployed", OWNER_LABEL: OWNER,
-            });
+            let mut labels = deployed_by_fipd(name, version);
             if adopted {
                 labels[ADOPTED] = json!("true");
             }
