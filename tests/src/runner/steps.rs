@@ -15,17 +15,33 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::{checkout, forget_own_package};
 use crate::say::say;
 
+/// How many lines of [`Tally::failures`] are kept.
+const MOST_FAILURE_LINES: usize = 150;
+
 /// Results of tests, as cargo's test harness reports them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Tally {
     pub(super) passed: u64,
     pub(super) failed: u64,
+    /// What the harness says of the failed tests: the last lines of what each printed, and their names.
+    pub(super) failures: Vec<String>,
 }
 
 impl Tally {
+    pub(super) fn new(passed: u64, failed: u64) -> Self {
+        Self {
+            passed,
+            failed,
+            failures: Vec::new(),
+        }
+    }
+
     pub(super) fn add(&mut self, other: Self) {
         self.passed += other.passed;
         self.failed += other.failed;
+        self.failures.extend(other.failures);
+        let surplus = self.failures.len().saturating_sub(MOST_FAILURE_LINES);
+        self.failures.drain(..surplus);
     }
 
     /// Reads `test result: ok. 3 passed; 0 failed; ...`.
@@ -35,10 +51,32 @@ impl Tally {
             let part = counts.split("; ").find(|part| part.ends_with(name))?;
             part.split_once(' ')?.0.parse().ok()
         };
-        Some(Self {
-            passed: count("passed")?,
-            failed: count("failed")?,
-        })
+        Some(Self::new(count("passed")?, count("failed")?))
+    }
+}
+
+/// Reads the output of a test harness line by line.
+#[derive(Debug, Default)]
+struct HarnessReader {
+    tally: Tally,
+    /// Whether the harness is listing its failed tests.
+    in_failures: bool,
+}
+
+impl HarnessReader {
+    fn read(&mut self, line: &str) {
+        if let Some(tally) = Tally::of_line(line) {
+            self.in_failures = false;
+            self.tally.add(tally);
+        } else if self.in_failures {
+            let failures = vec![line.to_string()];
+            self.tally.add(Tally {
+                failures,
+                ..Tally::default()
+            });
+        } else {
+            self.in_failures = line == "failures:";
+        }
     }
 }
 
@@ -169,17 +207,17 @@ async fn follow(
         .take()
         .context("the command's output is piped")?;
     let mut lines = BufReader::new(stdout).split(b'\n');
-    let mut tally = Tally::default();
+    let mut reader = HarnessReader::default();
     while let Some(line) = lines.next_segment().await? {
         let line = String::from_utf8_lossy(&line);
-        tally.add(Tally::of_line(&line).unwrap_or_default());
+        reader.read(&line);
         match output {
             Output::Shown => say(line),
             Output::AtTheEnd => held.push(line.into_owned()),
             Output::Dropped => {}
         }
     }
-    Ok((tally, child.wait().await?))
+    Ok((reader.tally, child.wait().await?))
 }
 
 /// Ends the command with all it started: cargo's compilers and test binaries are in its process group.
@@ -199,21 +237,36 @@ mod tests {
     fn counts_what_the_harness_reports() {
         let ok = "test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 2 filtered out; finished in 0.13s";
         let bad = "test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 53.00s";
-        assert_eq!(
-            Tally::of_line(ok),
-            Some(Tally {
-                passed: 12,
-                failed: 0
-            })
-        );
-        assert_eq!(
-            Tally::of_line(bad),
-            Some(Tally {
-                passed: 3,
-                failed: 2
-            })
-        );
+        assert_eq!(Tally::of_line(ok), Some(Tally::new(12, 0)));
+        assert_eq!(Tally::of_line(bad), Some(Tally::new(3, 2)));
         assert_eq!(Tally::of_line("test a::b ... ok"), None);
+    }
+
+    #[test]
+    fn failures_are_kept_with_what_they_said() {
+        let mut reader = HarnessReader::default();
+        let output = "test a ... ok\ntest b ... FAILED\n\nfailures:\n\n---- b stdout ----\nno pod\n\nfailures:\n    b\n\n\
+            test result: FAILED. 1 passed; 1 failed; 0 ignored\nmore";
+        output.lines().for_each(|line| reader.read(line));
+        let Tally {
+            passed,
+            failed,
+            failures,
+        } = reader.tally;
+        assert_eq!((passed, failed), (1, 1));
+        let kept = failures.iter().filter(|line| !line.is_empty());
+        let kept = kept.map(String::as_str).collect::<Vec<_>>();
+        assert_eq!(kept, ["---- b stdout ----", "no pod", "failures:", "    b"]);
+    }
+
+    #[test]
+    fn no_more_of_the_failures_than_a_page_is_kept() {
+        let mut reader = HarnessReader::default();
+        reader.read("failures:");
+        (0..1_000).for_each(|line| reader.read(&line.to_string()));
+        let failures = reader.tally.failures;
+        assert_eq!(failures.len(), MOST_FAILURE_LINES);
+        assert_eq!(failures.last().map(String::as_str), Some("999"));
     }
 
     #[tokio::test]
@@ -225,13 +278,7 @@ mod tests {
             .run()
             .await
             .unwrap();
-        assert_eq!(
-            tally,
-            Tally {
-                passed: 1,
-                failed: 1
-            }
-        );
+        assert_eq!(tally, Tally::new(1, 1));
     }
 
     #[tokio::test]

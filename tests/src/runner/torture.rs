@@ -80,13 +80,10 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode> {
         // What is not a test counts as one failure.
         let tally = part.run().await.unwrap_or_else(|error| {
             say(format_args!("{part:?}: {error:#}"));
-            Tally {
-                passed: 0,
-                failed: 1,
-            }
+            Tally::new(0, 1)
         });
         sum.add(tally);
-        if tally.failed > 0 {
+        if sum.failed > 0 {
             break;
         }
     }
@@ -174,7 +171,7 @@ async fn counted(step: Step) -> Result<Tally> {
     if let Err(error) = done {
         say(format_args!("{error:#}"));
     }
-    Ok(Tally { passed, failed })
+    Ok(Tally::new(passed, failed))
 }
 
 /// All targets of `tests/fuzz`, each for a while. Its corpus grows outside of the checkout.

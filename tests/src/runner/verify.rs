@@ -103,19 +103,13 @@ async fn run_one(suite: &Suite) -> Row {
             took,
         },
         // What is not a test counts as one failure, so that the last line never looks good by mistake.
-        Err(error) => {
-            let tally = Tally {
-                passed: 0,
-                failed: 1,
-            };
-            Row {
-                name,
-                tally,
-                error: Some(format!("{error:#}")),
-                remark: None,
-                took,
-            }
-        }
+        Err(error) => Row {
+            name,
+            tally: Tally::new(0, 1),
+            error: Some(format!("{error:#}")),
+            remark: None,
+            took,
+        },
     }
 }
 
@@ -147,8 +141,9 @@ impl Row {
             Tally {
                 passed: 0,
                 failed: 0,
+                ..
             } => String::new(),
-            Tally { passed, failed } => format!("{passed}/{}", passed + failed),
+            Tally { passed, failed, .. } => format!("{passed}/{}", passed + failed),
         };
         let remark = self.remark.as_deref().unwrap_or_default();
         let seconds = self.took.as_secs_f64();
@@ -186,9 +181,10 @@ fn report(rows: &[Row], took: Duration) {
             .clone()
             .unwrap_or_else(|| format!("{} tests", row.tally.failed));
         say(format_args!("  {}: {reason}", row.name));
+        row.tally.failures.iter().for_each(say);
     }
     let mut sum = Tally::default();
-    rows.iter().for_each(|row| sum.add(row.tally));
+    rows.iter().for_each(|row| sum.add(row.tally.clone()));
     say(format_args!("{} passed, {} failed", sum.passed, sum.failed));
 }
 
@@ -210,10 +206,7 @@ mod tests {
     #[test]
     fn rows_say_what_happened() {
         let took = Duration::from_millis(1_500);
-        let tally = Tally {
-            passed: 3,
-            failed: 1,
-        };
+        let tally = Tally::new(3, 1);
         let row = Row {
             name: "unit".into(),
             tally,
