@@ -47,6 +47,21 @@ struct GuestClient {
     stands_in: bool,
 }
 
+/// What the kubeconfig Secret of a guest may be called after, besides its id.
+#[derive(Clone, Copy, Debug)]
+pub enum GuestName<'a> {
+    /// Its display name, where no other cluster has that.
+    Displayed(&'a str),
+    /// The name of the provisioning Cluster in `fleet-default` that Rancher made it of.
+    Provisioned(&'a str),
+}
+
+impl<'a> From<&'a String> for GuestName<'a> {
+    fn from(display: &'a String) -> Self {
+        Self::Displayed(display)
+    }
+}
+
 /// The way of one system to the guests of one Rancher.
 pub struct GuestAccess {
     pub links: Arc<GuestLinks>,
@@ -76,17 +91,21 @@ impl GuestAccess {
     }
 
     /// A client of the cluster, which answers and is not Rancher's own.
-    pub async fn client(&self, id: &str, display: &str) -> Result<Remote, Stop<GuestUnready>> {
-        Ok(self.link(id, display).await?.1)
+    pub async fn client(
+        &self,
+        id: &str,
+        name: impl Into<GuestName<'_>>,
+    ) -> Result<Remote, Stop<GuestUnready>> {
+        Ok(self.link(id, name).await?.1)
     }
 
     /// The same with its kubeconfig. One that does not answer is no longer kept.
     pub async fn link(
         &self,
         id: &str,
-        display: &str,
+        name: impl Into<GuestName<'_>>,
     ) -> Result<(Arc<str>, Remote), Stop<GuestUnready>> {
-        let linked = self.reach(id, display).await;
+        let linked = self.reach(id, name.into()).await;
         if linked.is_err() {
             self.rest(id);
         }
@@ -96,9 +115,9 @@ impl GuestAccess {
     async fn reach(
         &self,
         id: &str,
-        display: &str,
+        name: GuestName<'_>,
     ) -> Result<(Arc<str>, Remote), Stop<GuestUnready>> {
-        let (origin, text) = self.kubeconfig(id, display).await?;
+        let (origin, text) = self.kubeconfig(id, name).await?;
         let remote = match self.known(id, &text) {
             Some(remote) => remote,
             None => {
@@ -164,19 +183,21 @@ impl GuestAccess {
         (id.to_owned(), self.insecure)
     }
 
-    /// The cluster's kubeconfig with the name of its Secret. A display name counts only where no other cluster has it.
+    /// The cluster's kubeconfig with the name of its Secret.
     async fn kubeconfig(
         &self,
         id: &str,
-        display: &str,
+        name: GuestName<'_>,
     ) -> Result<(String, String), Stop<GuestUnready>> {
         let _one_of_few = self.links.reads.acquire().await;
-        let own_name = self.names.called(&[display.into()]).as_deref() == Some(id);
-        let mut stems = vec![id];
-        stems.extend(
-            Some(display).filter(|display| own_name && *display != id && !display.is_empty()),
-        );
-        for stem in stems {
+        let is_called =
+            |display: &&str| self.names.called(&[(*display).into()]).as_deref() == Some(id);
+        let name = match name {
+            GuestName::Displayed(display) => Some(display).filter(is_called),
+            GuestName::Provisioned(name) => Some(name),
+        };
+        let name = name.filter(|name| *name != id && !name.is_empty());
+        for stem in [Some(id), name].into_iter().flatten() {
             let name = format!("{stem}{KUBECONFIG_SUFFIX}");
             if !fipd_crds::names::is_object_name(&name) {
                 continue;

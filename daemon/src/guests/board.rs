@@ -10,7 +10,7 @@ use fipd_core::{LeaseKey, PoolId, Text, Timestamp, words};
 use parking_lot::{Mutex, RwLock};
 use serde::Serialize;
 
-use super::{GuestSystem, access::GuestLinks};
+use super::{GuestSystem, access::GuestLinks, charts::OTHER_LOAD_BALANCER};
 
 words! {
     /// What became of a guest.
@@ -155,6 +155,24 @@ impl GuestStatus {
     }
 }
 
+/// Lets the views of one guest say which system is kept out there, and why.
+fn tell_kept_out(views: &mut [GuestView]) {
+    let kept_out = |view: &&GuestView| view.says.reason == OTHER_LOAD_BALANCER;
+    let kept_out = views.iter().filter(kept_out).map(|view| {
+        let says = format!("{}: {}", view.system.name, view.says.message);
+        (view.system, says)
+    });
+    let kept_out: Vec<_> = kept_out.collect();
+    for view in views {
+        let others = kept_out.iter().filter(|(system, _)| *system != view.system);
+        view.details.extend(others.map(|(_, says)| GuestDetail {
+            field: "kept_out",
+            label: "Kept out",
+            value: DetailValue::Text(says.clone()),
+        }));
+    }
+}
+
 /// What helm's progress calls a guest of a system: what one forgets another may still work on.
 pub fn helm_name(rancher: &str, id: &str, system: GuestSystem) -> String {
     match system.mark() {
@@ -164,9 +182,15 @@ pub fn helm_name(rancher: &str, id: &str, system: GuestSystem) -> String {
 }
 
 impl GuestBoard {
-    /// All guests, by Rancher and id, once for each system.
+    /// All guests, by Rancher and id, once for each system. Where another's load balancer keeps that of a system out, the rest say
+    /// so as well.
     pub fn all(&self) -> Vec<GuestView> {
-        self.views.read().values().cloned().collect()
+        let mut all: Vec<GuestView> = self.views.read().values().cloned().collect();
+        let same = |one: &GuestView, other: &GuestView| {
+            (&one.rancher, &one.id) == (&other.rancher, &other.id)
+        };
+        all.chunk_by_mut(same).for_each(tell_kept_out);
+        all
     }
 
     /// What a system says of a guest.

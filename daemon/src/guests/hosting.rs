@@ -10,7 +10,12 @@ use fipd_crds::{
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::ResourceExt as _;
 
-use super::{GuestUnready, Stop, access::GuestAccess, objects, sources::GuestSources};
+use super::{
+    GuestUnready, Stop,
+    access::{GuestAccess, GuestName},
+    objects,
+    sources::GuestSources,
+};
 use crate::controller::kind::{NAMESPACE, SECRET};
 
 /// How Rancher made a cluster.
@@ -238,7 +243,7 @@ impl GuestAccess {
             harvester: display.to_owned(),
             why,
         };
-        let remote = Stop::wait_or_fail(self.client(id, display).await)?;
+        let remote = Stop::wait_or_fail(self.client(id, GuestName::Displayed(display)).await)?;
         let remote = remote.map_err(|unready| unreachable(unready.to_string()))?;
         let target = NAMESPACE.named("", &machine.namespace);
         let namespace: Option<Namespace> =

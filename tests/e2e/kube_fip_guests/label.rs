@@ -141,6 +141,8 @@ async fn a_guest_of_two_systems_has_one_load_balancer_and_both_say_why() {
     })
     .await
     .unwrap();
+    let kept_out = guest.said().await["kept_out"].to_string();
+    assert!(kept_out.contains("rancher-fip: ") && kept_out.contains("kube-vip"));
     let rancher_fip: Api<Secret> = Api::namespaced(guest.client().await, RANCHER_FIP);
     assert!(!deployed(&rancher_fip).await.contains_key("purelb"));
     guest.wait_releases(&[KUBE_VIP, CLOUD_PROVIDER]).await;
@@ -169,6 +171,9 @@ async fn a_guest_of_two_systems_has_one_load_balancer_and_both_say_why() {
         "{said}"
     );
     guest.wait_event("OtherLoadBalancer").await;
+    let other = guest.said_by("rancher-fip").await;
+    let kept_out = other["kept_out"].to_string();
+    assert!(kept_out.contains("kube-fip: "), "{other}");
     guest.wait_releases(&[]).await;
     assert!(guest.daemon_set(KUBE_VIP).await.is_none());
 }

@@ -198,10 +198,18 @@ async fn a_site_of_the_original_is_taken_over_and_left_as_it_was() {
         })
         .await;
     first.wait_reason("Ready").await;
-    assert_eq!(first.revisions().await, BTreeMap::from(once));
+    assert_eq!(first.revisions().await, BTreeMap::from(once.clone()));
     first
         .wait_map("its address", &[("cidr-global", "10.90.0.7/32")])
         .await;
+    // Nor does fipd bring one of another name beside them.
+    settings.insert("kubevipCloudProviderReleaseName", "another".to_owned());
+    bed.configure(&settings).await;
+    first.label(Some("true")).await;
+    let said = first.wait_reason("ReleaseElsewhere").await;
+    let message = said["message"].to_string();
+    assert!(message.contains(CLOUD_PROVIDER), "{message}");
+    assert_eq!(first.revisions().await, BTreeMap::from(once));
 
     let kept = first.versions().await;
     let detach = ["clusters", "detach", "rancher", "-o", "json"];

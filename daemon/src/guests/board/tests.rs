@@ -139,3 +139,35 @@ fn a_project_has_a_name_where_nobody_says_another() {
     assert_eq!(name("b", Some("")).as_deref(), Some("Shop"));
     assert_eq!(name("a", None), None);
 }
+
+#[test]
+fn a_system_that_is_kept_out_of_a_guest_is_named_where_the_other_is_shown() {
+    let (views, rancher) = (GuestBoard::default(), Text::from("rancher"));
+    let say = |id, system, reason| {
+        let news = GuestUpdate {
+            rancher: &rancher,
+            id,
+            system,
+            display_name: "prod",
+            says: GuestStatus::new(GuestPhase::Failed, reason, "purelb is there"),
+            details: vec![],
+            releases: None,
+        };
+        views.say(news, Timestamp(1));
+    };
+    say("c-1", FIRST, "Ready");
+    say("c-1", SECOND, OTHER_LOAD_BALANCER);
+    say("c-2", FIRST, "Ready");
+    let told = views.all().into_iter().map(|view| {
+        let details = view.details.into_iter();
+        let said = details.map(|detail| (detail.field, detail.value));
+        (view.id, view.system, said.collect::<Vec<_>>())
+    });
+    let why = DetailValue::Text("second: purelb is there".to_owned());
+    let expected = [
+        ("c-1".to_owned(), FIRST, vec![("kept_out", why)]),
+        ("c-1".to_owned(), SECOND, vec![]),
+        ("c-2".to_owned(), FIRST, vec![]),
+    ];
+    assert_eq!(told.collect::<Vec<_>>(), expected);
+}

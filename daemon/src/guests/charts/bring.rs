@@ -9,7 +9,7 @@ use super::{
     owner::ChartOwner,
     steps::{ReleaseStep, steps},
 };
-use crate::{config::ChartEngine, controller::queue::Next};
+use crate::{config::ChartEngine, controller::queue::Next, guests::access::GuestName};
 
 /// After this time a guest is looked at again although nothing was seen to change.
 const AGAIN: Duration = Duration::from_secs(300);
@@ -23,7 +23,7 @@ impl GuestCharts {
     /// `None`: nobody knows, which the guest's own turn tells.
     pub async fn look_after<O: ChartOwner>(
         &self,
-        (id, display): (&str, &str),
+        (id, name): (&str, GuestName<'_>),
         owner: impl FnOnce() -> Option<O> + Send,
     ) -> (Next, bool) {
         self.forget_uninstall(id);
@@ -32,7 +32,7 @@ impl GuestCharts {
         };
         // One that does not answer must not keep a place of helm's from others. Its own turn says why, and comes here
         // again once it does.
-        let Ok((kubeconfig, remote)) = self.access.link(id, display).await else {
+        let Ok((kubeconfig, remote)) = self.access.link(id, name).await else {
             helm.out_of_sight(&self.helm_name(id));
             return (Next::Done, false);
         };

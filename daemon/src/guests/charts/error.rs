@@ -9,6 +9,8 @@ use crate::{
 
 /// The reason while something goes on that ends soon.
 pub const BUSY: &str = "ReleaseBusy";
+/// The reason where the load balancer of somebody else is in the cluster.
+pub const OTHER_LOAD_BALANCER: &str = "OtherLoadBalancer";
 
 impl ChartError {
     pub fn of(release: &str, error: &HelmError) -> Self {
@@ -64,7 +66,7 @@ impl ChartError {
             namespace, name, ..
         } = mark;
         Self::new(
-            "OtherLoadBalancer",
+            OTHER_LOAD_BALANCER,
             format!(
                 "the release {name:?} in namespace {namespace:?} is kept by another system of fipd, and two load balancers would answer for the same Services: switch one of the two systems off for the cluster; if the release stays after that, uninstall it with helm"
             ),

@@ -124,6 +124,23 @@ impl InstalledReleases {
         }
     }
 
+    /// The releases of this name, in any namespace, that carry no mark of fipd.
+    pub fn unmarked(&self, name: &str) -> impl Iterator<Item = ReleaseMark> {
+        let is_marked = |place: &Place| {
+            let mut marks = self.marks.iter().chain(&self.others);
+            marks.any(|mark| (&mark.namespace, &mark.name) == (&place.0, &place.1))
+        };
+        let found = self.found.iter().filter(move |(place, found)| {
+            place.1 == name && found.owner == ReleaseOwner::Other && !is_marked(place)
+        });
+        found.map(|((namespace, name), found)| ReleaseMark {
+            namespace: namespace.clone(),
+            name: name.clone(),
+            owner: found.owner,
+            chart: None,
+        })
+    }
+
     /// Whether no other system of fipd has a release in the guest: each brings a load balancer, and two would answer for
     /// the same Services. Who is there already stays.
     pub fn check_system(&self, namespace: &str, name: &str) -> Result<(), ChartError> {

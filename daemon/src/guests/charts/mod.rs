@@ -23,7 +23,7 @@ use crate::{
 };
 
 pub use crate::helm::{ChartError, ChartRelease, Unversioned};
-pub use error::BUSY;
+pub use error::{BUSY, OTHER_LOAD_BALANCER};
 pub use installed::{
     InstalledReleases, ReleaseMark, ReleaseOwner, newest_revision, owner as release_owner,
     release_names,

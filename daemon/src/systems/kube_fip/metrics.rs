@@ -113,6 +113,11 @@ impl VipCounts {
         counts.copied().unwrap_or_default()
     }
 
+    /// Whether the guest was called before.
+    pub fn knows(&self, id: &str) -> bool {
+        self.guests.lock().contains_key(id)
+    }
+
     pub fn forget(&self, id: &str) {
         self.guests.lock().remove(id);
     }

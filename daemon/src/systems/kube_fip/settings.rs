@@ -67,7 +67,7 @@ pub struct KubeFipSettings {
     pub write_config_map_when_disabled: bool,
     /// Level of the records of this system. `None`: as the ConfigMap says, else that of all.
     pub log_level: Option<GuestLogLevel>,
-    /// Whether each change of a FloatingIP is logged, with the address that it has. `None`: as the ConfigMap says, else not.
+    /// Whether each look at a guest logs its FloatingIPs with their addresses. `None`: as the ConfigMap says, else not.
     pub trace_ipam_data: Option<bool>,
     /// How often each guest is looked at, from `10s` to `1d`. `None`: as the ConfigMap says, else `8m`.
     pub operate_guest_cluster_interval: Option<GuestInterval>,

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 use fipd_crds::{kube_fip::KUBE_VIP, provisioning::Cluster};
 use serde_json::Value;
 
-use super::{VipGuests, apply, observe, plan::VipPlan};
+use super::{VipGuests, apply, observe, plan::VipPlan, serve::guest_name};
 use crate::{
     config::ChartEngine,
     controller::{
@@ -59,20 +59,21 @@ impl VipGuests {
             Some(Observed::Parsed(cluster)) => Some(cluster),
             Some(Observed::Malformed(_)) | None => None,
         };
-        let plan = self
-            .made_by(id)
-            .map(|(key, made)| self.planned(id, &key, &made).0);
+        let made = self.made_by(id);
+        let made = made.as_ref().map(|(key, made)| (key, &**made));
+        let plan = made.map(|(key, made)| (self.planned(id, key, made).0, (key, made)));
         let (next, news) = match (cluster, plan) {
-            (Some(cluster), Some(plan)) if plan.brings() => {
-                let display = cluster.display_name.clone();
+            (Some(cluster), Some((plan, made))) if plan.brings() => {
+                let guest = Arc::clone(&cluster);
+                let name = guest_name((id, &guest), made);
                 let look = || self.chart_look(id, cluster, &plan);
-                let (next, news) = self.charts.look_after((id, &display), look).await;
+                let (next, news) = self.charts.look_after((id, name), look).await;
                 let releases = plan.releases.as_deref().unwrap_or_default();
                 let done = self.charts.progress(id, releases) == ChartProgress::Done;
                 let interval = Next::After(self.config().interval);
                 (if done { interval } else { next }, news)
             }
-            (Some(_), Some(plan)) if plan.removes() => {
+            (Some(_), Some((plan, _))) if plan.removes() => {
                 let leave = VipChartLeave { guests: &self, id };
                 self.charts.uninstall(id, &leave).await
             }
@@ -157,7 +158,11 @@ impl ChartOwner for VipChartLook<'_> {
         step: &ReleaseStep<'_>,
     ) -> Result<(), ChartError> {
         let release = step.brings;
-        if let Some(mark) = step.kept_out_by.first() {
+        let original = original_name(&release.chart);
+        let place = (&release.namespace, &release.name);
+        let mut originals = installed.unmarked(original);
+        let original = originals.find(|mark| (&mark.namespace, &mark.name) != place);
+        if let Some(mark) = step.kept_out_by.first().copied().or(original.as_ref()) {
             return Err(ChartError::elsewhere(mark, &release.name));
         }
         if is_cloud_provider(&release.chart) {
@@ -296,6 +301,15 @@ fn shows(service: Value) -> Option<(String, Vec<IpAddr>)> {
 /// The chart has it in its name, and so has its release unless somebody names it otherwise.
 fn is_cloud_provider(name: &str) -> bool {
     name.contains("cloud-provider")
+}
+
+/// What the original calls the release of a chart where nobody names it otherwise. One of this name that fipd did not install
+/// is the same chart.
+fn original_name(chart: &str) -> &'static str {
+    match is_cloud_provider(chart) {
+        true => "kube-vip-cloud-provider",
+        false => KUBE_VIP,
+    }
 }
 
 /// Nothing is removed on what was read some time ago.

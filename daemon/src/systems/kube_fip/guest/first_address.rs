@@ -1,15 +1,22 @@
 //! The FloatingIP that a new guest gets.
 
-use fipd_crds::kube_fip::{CLUSTER_NAME, FIP_RANGE, GUEST_RANGE, UPDATE_CONFIG_MAP};
-use serde_json::json;
+use fipd_crds::{
+    kube_fip::{CLUSTER_NAME, FIP_RANGE, GUEST_RANGE, UPDATE_CONFIG_MAP},
+    labels::FIELD_MANAGER,
+};
+use serde_json::{Value, json};
 
 use super::{
     Stop, VipGuests,
+    notes::VipNote,
     plan::VipWait,
     range_choice::{self, RangeChoice, RangeOffer, choose, credential, networks},
 };
 use crate::{
-    controller::{client::CallError, store::Key},
+    controller::{
+        client::{CallError, Target},
+        store::Key,
+    },
     guests::hosting::Provisioned,
     systems::kube_fip::{names::FLOATING_IP, range::RangeView},
 };
@@ -39,25 +46,62 @@ impl VipGuests {
         let is_made = match self.remote.create(&target, &body).await {
             Ok(()) => true,
             // Somebody was faster, or this is the second attempt.
-            Err(CallError::Conflict(..)) => false,
+            Err(CallError::Conflict(..)) => self.is_made_by_fipd(&target).await?,
             Err(CallError::NotFound(_)) => return Err(VipWait::NoNamespace.into()),
             Err(error) => return Err(error.into()),
         };
-        self.note(id, |note| super::notes::VipNote {
+        if is_made {
+            self.tell_first((key, &provisioned.uid), &target, (&range, note));
+        }
+        self.note_served(id, is_made).await?;
+        Ok(true)
+    }
+
+    /// Notes that a guest has its first FloatingIP, which was there at this look. An earlier fipd may have made it and ended
+    /// before it could tell.
+    pub(super) async fn found_first(
+        &self,
+        id: &str,
+        (key, provisioned): (&Key, &Provisioned),
+    ) -> Result<(), Stop> {
+        let first = range_choice::first_floating_ip(id, &key.name);
+        let is_there = self.fips.get(&first);
+        let range = is_there.and_then(|fip| fip.range.clone());
+        let target = FLOATING_IP.target(&first);
+        let made_of = match range {
+            Some(range) => self.is_made_by_fipd(&target).await?.then_some(range),
+            None => None,
+        };
+        if let Some(range) = &made_of {
+            // What it cannot be told now does not keep the guest from being served.
+            let choice = self.choose_range(key, provisioned).await.ok().flatten();
+            let choice = choice.filter(|choice| choice.range == *range);
+            let note = choice.and_then(|choice| choice.note);
+            self.tell_first((key, &provisioned.uid), &target, (range, note));
+        }
+        self.note_served(id, made_of.is_some()).await
+    }
+
+    async fn note_served(&self, id: &str, is_made: bool) -> Result<(), Stop> {
+        self.note(id, |note| VipNote {
             served: true,
             made: note.made || is_made,
             ..note
         })
-        .await?;
-        if is_made {
-            let made = format!("FloatingIP {id}/{} of range {range} is made", target.name);
-            let made = match note {
-                Some(note) => format!("{made}: {note}"),
-                None => made,
-            };
-            self.tell_first(key, &provisioned.uid, made);
-        }
-        Ok(true)
+        .await
+    }
+
+    /// Whether the FloatingIP has its annotations from fipd, which writes those of no other one.
+    async fn is_made_by_fipd(&self, target: &Target) -> Result<bool, CallError> {
+        let found: Option<Value> = self.remote.get(target).await?;
+        let managers = found.as_ref();
+        let managers = managers.and_then(|found| found["metadata"]["managedFields"].as_array());
+        let mut managers = managers.into_iter().flatten();
+        let annotates = |one: &Value| {
+            let annotations = &one["fieldsV1"]["f:metadata"]["f:annotations"];
+            annotations[format!("f:{CLUSTER_NAME}")].is_object()
+        };
+        Ok(managers.any(|one| one["manager"] == FIELD_MANAGER && annotates(one)))
     }
 
     /// The range that the annotation names, else the one of the guest's Harvester cluster.

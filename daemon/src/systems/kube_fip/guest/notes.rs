@@ -1,8 +1,11 @@
 //! What fipd keeps in Rancher of each guest, beyond a restart: that it got its first FloatingIP, which is not made a second time
 //! once somebody deleted it, and that something was written to it, so that no other guest is looked into.
 
-use super::{Stop, VipGuests, observe::CONFIG};
-use crate::{guests::objects::Texts, systems::kube_fip::settings::KubeFipSettings};
+use super::{Stop, VipGuests, observe::CONFIG, plan::VipWait};
+use crate::{
+    controller::client::CallError, guests::objects::Texts,
+    systems::kube_fip::settings::KubeFipSettings,
+};
 
 /// ConfigMap beside that of the original: a note by Rancher's id of each guest.
 pub const NOTES: &str = "fipd-kube-fip-guests";
@@ -91,8 +94,13 @@ impl VipGuests {
         change: impl FnOnce(&Texts) -> Texts,
     ) -> Result<(), Stop> {
         debug_assert_ne!(name, CONFIG, "that one is the admin's");
-        self.maps.change(name, |have| Some(change(have))).await?;
-        Ok(())
+        match self.maps.change(name, |have| Some(change(have))).await {
+            Ok(()) => Ok(()),
+            Err(CallError::NotFound(_)) => {
+                Err(VipWait::NoConfigNamespace(self.config_namespace().to_owned()).into())
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 }
 

@@ -3,7 +3,10 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use fipd_core::Text;
-use fipd_crds::kube_fip::{GUEST_RANGE, KUBE_VIP};
+use fipd_crds::{
+    kube_fip::{GUEST_RANGE, KUBE_VIP},
+    labels::FLEET_NAMESPACE,
+};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{ResourceExt as _, core::PartialObjectMeta as Named};
 use parking_lot::Mutex;
@@ -175,8 +178,6 @@ impl GuestListener for VipGuests {
     }
 
     fn kubeconfig_changed(&self, name: &str) {
-        if let Some(id) = self.access.names.called(&[name.into()]) {
-            self.queue.add(Key::new("", &id));
-        }
+        self.provisioned_changed(&Key::new(FLEET_NAMESPACE, name));
     }
 }

@@ -82,6 +82,10 @@ pub enum VipWait {
     #[error("its namespace is not there yet; Rancher makes it")]
     NoNamespace,
     #[error(
+        "namespace {0} does not exist in the cluster of Rancher, and fipd notes there what it does in guests: make it"
+    )]
+    NoConfigNamespace(String),
+    #[error(
         "no FloatingIPRange has annotation harvesterClusterName: {0:?}, the Harvester cluster that it runs on: make one, or name one by annotation {GUEST_RANGE} of the provisioning.cattle.io Cluster"
     )]
     NoRange(String),
@@ -121,6 +125,7 @@ impl VipWait {
             Self::Guest(unready) => unready.reason(),
             Self::NoAddress => "NoAddress",
             Self::NoNamespace => "NoNamespace",
+            Self::NoConfigNamespace(_) => "NoConfigNamespace",
             Self::NoRange(_) => "NoRange",
             Self::UnknownRange(_) => "UnknownRange",
             Self::LabelInvalid(_) => "LabelInvalid",
@@ -135,6 +140,7 @@ impl VipWait {
         match self {
             Self::Guest(unready) => unready.pause(),
             Self::NoNamespace => Duration::from_secs(5),
+            Self::NoConfigNamespace(_) => Duration::from_secs(30),
             Self::NoAddress
             | Self::NoRange(_)
             | Self::UnknownRange(_)

@@ -98,24 +98,26 @@ pub fn choose(
         .flat_map(|pool| &pool.networks);
     // The first pool and one network of it were all that the original looked at.
     let looked_at = pools.first().and_then(|pool| pool.original.as_ref());
-    let original = looked_at.and_then(of).or_else(|| ours().next())?;
-    let Some(chosen) = networks.find_map(of) else {
-        let range = original.name.clone();
-        let note = format!(
-            "no FloatingIPRange of Harvester cluster {harvester:?} is of a network of its machines; the first one by name is taken: {range}"
-        );
-        let note = Some(note);
-        return Some(RangeChoice { range, note });
-    };
-    let other = (chosen.name != original.name).then(|| {
-        format!(
+    let first = ours().next()?;
+    let original = looked_at.and_then(of).unwrap_or(first);
+    let of_machines = networks.find_map(of);
+    let chosen = of_machines.unwrap_or(first);
+    let mut notes = Vec::new();
+    if of_machines.is_none() {
+        notes.push(format!(
+            "no FloatingIPRange of Harvester cluster {harvester:?} is of a network of its machines; the first one by name is taken: {}",
+            chosen.name
+        ));
+    }
+    if chosen.name != original.name {
+        notes.push(format!(
             "range {} of network {} is taken; kube-fip-operator would have taken {}, since it looked at one interface of the first machine pool alone",
             chosen.name, chosen.network, original.name
-        )
-    });
+        ));
+    }
     Some(RangeChoice {
         range: chosen.name.clone(),
-        note: other,
+        note: (!notes.is_empty()).then(|| notes.join("; ")),
     })
 }
 
@@ -188,6 +190,18 @@ mod tests {
             assert_eq!(range, "a");
             assert!(note.is_some_and(|note| note.contains("first one by name")));
         }
+    }
+
+    #[test]
+    fn the_first_by_name_is_taken_also_where_the_original_would_have_taken_another() {
+        let older = PoolNetworks {
+            original: Some("vlan-2".into()),
+            ..pool(true, &["vlan-7"])
+        };
+        let (range, note) = chosen("hv-1", &[older]).expect("a range");
+        assert_eq!(range, "a");
+        let said = |note: &str| note.contains("first one by name is taken: a");
+        assert!(note.is_some_and(|note| said(&note) && note.contains("would have taken c")));
     }
 
     #[test]

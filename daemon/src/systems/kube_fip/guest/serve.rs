@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use fipd_core::{LeaseKey, LeaseState};
+use fipd_crds::labels::FLEET_NAMESPACE;
 
 use super::{
     SYSTEM, Stop, VipGuests,
@@ -20,7 +21,7 @@ use crate::{
         store::{Key, Observed},
     },
     guests::{
-        self, GuestPhase, GuestStatus, GuestUnready, charts::ChartProgress,
+        self, GuestPhase, GuestStatus, GuestUnready, access::GuestName, charts::ChartProgress,
         clusters::ManagedCluster, hosting::Provisioned,
     },
     systems::kube_fip::{
@@ -35,6 +36,18 @@ const LOOK: Duration = Duration::from_secs(120);
 pub(super) struct VipLook {
     pub plan: VipPlan,
     pub wait: Option<VipWait>,
+}
+
+/// Rancher calls the kubeconfig Secret of a guest as its provisioning Cluster; the display name may be that of several.
+pub(super) fn guest_name<'a>(
+    (id, cluster): (&str, &'a ManagedCluster),
+    (key, made): (&'a Key, &Provisioned),
+) -> GuestName<'a> {
+    let is_its_own = made.id.as_deref() == Some(id) && &*key.namespace == FLEET_NAMESPACE;
+    match is_its_own {
+        true => GuestName::Provisioned(&key.name),
+        false => GuestName::Displayed(&cluster.display_name),
+    }
 }
 
 impl VipGuests {
@@ -122,13 +135,7 @@ impl VipGuests {
                     }
                 }
                 // One that somebody deletes is not made anew.
-                false => {
-                    self.note(id, |note| VipNote {
-                        served: true,
-                        ..note
-                    })
-                    .await?
-                }
+                false => self.found_first(id, (&key, &*made)).await?,
             }
         }
         let (plan, wait) = self.planned(id, &key, &made);
@@ -138,7 +145,7 @@ impl VipGuests {
             self.counts.forget(id);
             return Ok(Some(VipLook { plan, wait }));
         }
-        let remote = match self.reach(id, cluster, &key).await {
+        let remote = match self.reach((id, cluster), (&key, &*made)).await {
             // Nothing runs there yet that could use one.
             Err(Stop::Wait(VipWait::Guest(
                 GuestUnready::NoKubeconfig(_) | GuestUnready::StillDeploying(_),
@@ -176,14 +183,22 @@ impl VipGuests {
     }
 
     /// A client of the guest. One that Rancher still deploys is neither up nor down.
-    async fn reach(&self, id: &str, cluster: &ManagedCluster, key: &Key) -> Result<Remote, Stop> {
-        let reached = self.access.client(id, &cluster.display_name).await;
+    async fn reach(
+        &self,
+        (id, cluster): (&str, &ManagedCluster),
+        (key, made): (&Key, &Provisioned),
+    ) -> Result<Remote, Stop> {
+        let name = guest_name((id, cluster), (key, made));
+        let reached = self.access.client(id, name).await;
         let is_down = match &reached {
             Ok(_) => Some(false),
-            Err(guests::Stop::Wait(
-                GuestUnready::Unreachable(_) | GuestUnready::BadKubeconfig(_),
-            )) => Some(true),
-            Err(_) => None,
+            Err(guests::Stop::Wait(GuestUnready::StillDeploying(_))) => None,
+            // It had one before, or Rancher is yet to make it.
+            Err(guests::Stop::Wait(GuestUnready::NoKubeconfig(_))) => {
+                self.counts.knows(id).then_some(true)
+            }
+            Err(guests::Stop::Wait(_)) => Some(true),
+            Err(guests::Stop::Reconcile(_)) => None,
         };
         if let Some(is_down) = is_down {
             let harvester = self.harvester_of(id, &key.name);
@@ -263,15 +278,14 @@ impl VipGuests {
         })
     }
 
-    /// A FloatingIP in the namespace of the guest that names another cluster.
+    /// A FloatingIP in the namespace of the guest that names another cluster, or none.
     fn misnamed(&self, id: &str, cluster: &str) -> Option<VipWait> {
-        self.fips_in(id).find_map(|(key, fip)| {
-            let named = fip.cluster.clone().filter(|named| named != cluster)?;
-            Some(VipWait::OtherCluster {
-                fip: key.name.to_string(),
-                named,
-                cluster: cluster.to_owned(),
-            })
+        let mut fips = self.fips_in(id);
+        let (key, fip) = fips.find(|(_, fip)| fip.cluster.as_deref() != Some(cluster))?;
+        Some(VipWait::OtherCluster {
+            fip: key.name.to_string(),
+            named: fip.cluster.clone().unwrap_or_default(),
+            cluster: cluster.to_owned(),
         })
     }
 

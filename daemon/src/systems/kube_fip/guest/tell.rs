@@ -5,7 +5,7 @@ use super::{
     plan::{VipPlan, VipWait},
 };
 use crate::{
-    controller::store::Key,
+    controller::{client::Target, store::Key},
     guests::{
         DetailValue, GuestDetail, GuestStatus, GuestUpdate, ReleaseView,
         clusters::{ManagedCluster, PROVISIONED_CLUSTER},
@@ -20,8 +20,18 @@ impl VipGuests {
         GuestStatus::of(wait.map(VipWait::status), charts)
     }
 
-    /// An Event on the provisioning Cluster about the FloatingIP that it got.
-    pub(super) fn tell_first(&self, key: &Key, uid: &str, made: String) {
+    /// An Event on the provisioning Cluster about the FloatingIP that it got, its range, and what is to be said of that.
+    pub(super) fn tell_first(
+        &self,
+        (key, uid): (&Key, &str),
+        fip: &Target,
+        (range, note): (&str, Option<String>),
+    ) {
+        let note = note.map(|note| format!(": {note}")).unwrap_or_default();
+        let made = format!(
+            "FloatingIP {}/{} of range {range} is made{note}",
+            fip.namespace, fip.name
+        );
         let object = PROVISIONED_CLUSTER.reference(key, uid);
         self.events.normal(&object, "FloatingIPMade", made);
     }

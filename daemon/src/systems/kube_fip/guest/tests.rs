@@ -9,6 +9,7 @@ use std::{
 };
 
 use fipd_core::{Answer, Holder, PoolId, Request, System, testing};
+use fipd_crds::labels::FIELD_MANAGER;
 use http_body_util::BodyExt as _;
 use kube::{Client, client::Body};
 use parking_lot::Mutex;
@@ -59,6 +60,10 @@ struct FakeCluster {
     takes_maps: AtomicBool,
     maps: Mutex<BTreeMap<String, Value>>,
     services: Mutex<Vec<Value>>,
+    /// FloatingIPs, by name.
+    fips: Mutex<BTreeMap<String, Value>>,
+    /// What Events say.
+    told: Mutex<Vec<String>>,
     /// Method and path of each request.
     asked: Mutex<Vec<String>>,
 }
@@ -73,6 +78,8 @@ impl FakeCluster {
             takes_maps: AtomicBool::new(true),
             maps: Mutex::default(),
             services: Mutex::default(),
+            fips: Mutex::default(),
+            told: Mutex::default(),
             asked: Mutex::default(),
         })
     }
@@ -170,6 +177,16 @@ impl FakeCluster {
             ("DELETE", [.., "configmaps", name]) => {
                 self.maps.lock().remove(*name);
                 (200, json!({}))
+            }
+            ("GET", [.., "floatingips", name]) => {
+                let fips = self.fips.lock();
+                fips.get(*name)
+                    .map_or((404, missing), |fip| (200, fip.clone()))
+            }
+            ("POST", [.., "events"]) => {
+                let note = body["note"].as_str().unwrap_or_default();
+                self.told.lock().push(note.to_owned());
+                (201, body)
             }
             ("POST", _) => (201, json!({})),
             _ => (404, missing),
@@ -323,7 +340,12 @@ async fn a_guest_is_down_for_an_hour_while_others_go_on_and_is_served_once_it_is
         let guests = Arc::clone(&bench.guests);
         async move { guests.run().await }
     });
-    tokio::time::sleep(HOUR).await;
+    // It is asked first, and would keep those behind it waiting for as long as its deadline.
+    tokio::time::sleep(Duration::from_secs(8)).await;
+    for name in ["near", "far"] {
+        assert!(bench.cluster(name).provides().is_some(), "{name} waits");
+    }
+    tokio::time::sleep(HOUR - Duration::from_secs(8)).await;
     for name in ["near", "far"] {
         assert!(bench.cluster(name).provides().is_some(), "{name}");
         assert_eq!(bench.phase(name), Some((GuestPhase::Ready, "Ready")));
@@ -387,6 +409,38 @@ async fn what_a_guest_had_is_noted_before_it_is_written_to() {
     assert!(bench.guests.noted("c-m-one").written);
     let notes = bench.guests.maps.get(NOTES).expect("notes");
     assert_eq!(notes["c-m-one"], "served written");
+}
+
+#[tokio::test]
+async fn what_fipd_made_before_it_was_killed_is_told_and_noted() {
+    let bench = Bench::new(&["one", "two"]).await;
+    let annotated_by = |manager: &str| {
+        json!({ "metadata": { "managedFields": [{
+            "manager": manager,
+            "fieldsV1": { "f:metadata": { "f:annotations": { "f:clustername": {} } } },
+        }] } })
+    };
+    bench.rancher.fips.lock().extend([
+        ("one-kubevip".to_owned(), annotated_by(FIELD_MANAGER)),
+        ("two-kubevip".to_owned(), annotated_by("kubectl")),
+    ]);
+    for name in ["one", "two"] {
+        bench.look(name).await;
+    }
+    let made = |id: &str| bench.guests.noted(id).made;
+    assert!(made("c-m-one") && !made("c-m-two"));
+    let told = || {
+        let told = bench.rancher.told.lock();
+        let made = told.iter().filter(|note| note.contains("is made"));
+        made.cloned().collect::<Vec<_>>()
+    };
+    while told().is_empty() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(
+        told(),
+        ["FloatingIP c-m-one/one-kubevip of range net is made"]
+    );
 }
 
 impl Bench {
@@ -531,7 +585,7 @@ async fn an_address_in_use_is_kept_where_the_guest_has_no_charts_of_fipds() {
 }
 
 #[tokio::test]
-async fn a_floating_ip_that_names_another_cluster_takes_nothing_from_its_guest() {
+async fn a_floating_ip_that_names_another_cluster_or_none_takes_nothing_from_its_guest() {
     let bench = Bench::new(&["one", "two"]).await;
     let may_use = |fip: &Key| {
         let view = bench.guests.fips.get(fip).expect("a FloatingIP");
@@ -543,12 +597,14 @@ async fn a_floating_ip_that_names_another_cluster_takes_nothing_from_its_guest()
     bench.look("one").await;
     let provides = bench.cluster("one").provides();
     assert!(provides.is_some());
-    bench.name_cluster("one", "two");
-    assert!(may_use(&fip), "a Service may have it");
-    bench.look("one").await;
-    assert_eq!(bench.cluster("one").provides(), provides);
-    let waits = Some((GuestPhase::Waiting, "AnnotationInvalid"));
-    assert_eq!(bench.phase("one"), waits);
+    for named in ["two", ""] {
+        bench.name_cluster("one", named);
+        assert!(may_use(&fip), "a Service may have it");
+        bench.look("one").await;
+        assert_eq!(bench.cluster("one").provides(), provides);
+        let waits = Some((GuestPhase::Waiting, "AnnotationInvalid"));
+        assert_eq!(bench.phase("one"), waits, "{named:?}");
+    }
     bench.look("two").await;
     let waits = Some((GuestPhase::Waiting, "ChartsInstalling"));
     assert_eq!(bench.phase("two"), waits);

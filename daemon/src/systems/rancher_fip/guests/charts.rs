@@ -17,9 +17,10 @@ use crate::{
         store::{Key, Observed},
     },
     guests::{
+        access::GuestName,
         charts::{
-            BUSY, ChartError, ChartRelease, InstalledReleases, ReachedGuest, ReleaseMark,
-            ReleaseOwner,
+            BUSY, ChartError, ChartRelease, InstalledReleases, OTHER_LOAD_BALANCER, ReachedGuest,
+            ReleaseMark, ReleaseOwner,
             owner::{ChartOwner, ChartRemover},
             steps::ReleaseStep,
         },
@@ -51,7 +52,7 @@ impl Guests {
         let holds = turn.lock().await;
         let (next, news) = match self.data.clusters.seen(&key) {
             Some(Observed::Parsed(cluster)) if cluster.is_guest() => {
-                let place = (id, &*cluster.display_name);
+                let place = (id, GuestName::from(&cluster.display_name));
                 let look = || self.chart_look(id, &cluster);
                 self.charts.look_after(place, look).await
             }
@@ -266,7 +267,7 @@ fn other_load_balancer(namespace: &str, name: &str) -> ChartError {
     let why = format!(
         "the release {name:?} in namespace {namespace:?} was not installed by fipd: uninstall it, or set the cluster's label rancher-fip-lbtype to it"
     );
-    ChartError::new("OtherLoadBalancer", why)
+    ChartError::new(OTHER_LOAD_BALANCER, why)
 }
 
 impl Guests {

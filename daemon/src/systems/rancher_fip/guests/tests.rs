@@ -18,7 +18,7 @@ use crate::{
         confirm_absence::RECHECK_AFTER,
         queue::Next,
     },
-    guests::charts::InstalledReleases,
+    guests::{access::GuestName, charts::InstalledReleases},
     ipam::Ipam,
     systems::rancher_fip::clusters::{LoadBalancer, RancherCluster},
 };
@@ -373,7 +373,11 @@ async fn of_a_broken_kubeconfig_only_the_place_is_told() {
     let (rancher, _) = canned(&[("GET", 200, secret)]);
     let bench = Bench::new(rancher).await;
     let guests = &bench.guests;
-    let stop = guests.access.client("c-1", "prod").await.err();
+    let stop = guests
+        .access
+        .client("c-1", GuestName::Displayed("prod"))
+        .await
+        .err();
     let Some(guests::Stop::Wait(unready)) = stop else {
         panic!("it cannot be used")
     };
