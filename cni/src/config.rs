@@ -129,8 +129,8 @@ impl NetConf {
     /// Reads the configuration of a verb other than `VERSION`, and refuses what makes no sense for it.
     ///
     /// # Errors
-    /// No JSON object, or a field of another type (code 6), a version that is not spoken or has no such verb (1), a field with a
-    /// value that is not allowed (7).
+    /// No JSON object, or a field of another type (code 6), a version that is not spoken or has no such verb (1), another plugin's
+    /// addresses (2), a field with a value that is not allowed (7).
     pub fn parse(text: &str, verb: Verb) -> Result<Self, CniError> {
         let link = read(text)?;
         let conf = Self {
@@ -139,12 +139,12 @@ impl NetConf {
         };
         conf.check_version(verb)?;
         conf.check(verb).map_err(|(field, details)| {
-            CniError::new(
-                &conf.cni_version,
-                Code::InvalidConfig,
-                &format!("{field} of the network configuration is wrong"),
-                details,
-            )
+            let (code, what) = match field {
+                "ipam.type" => (Code::UnsupportedField, "not supported"),
+                _ => (Code::InvalidConfig, "wrong"),
+            };
+            let what = format!("{field} of the network configuration is {what}");
+            CniError::new(&conf.cni_version, code, &what, details)
         })?;
         Ok(conf)
     }
@@ -200,6 +200,12 @@ impl NetConf {
     fn check_fields(&self) -> Result<(), (&'static str, String)> {
         if self.link.vlan > 4094 {
             return Err(("vlan", format!("{}; allowed: 0 to 4094", self.link.vlan)));
+        }
+        // That of the original is named in its configurations.
+        if !["", "fipd", "static-ipam"].contains(&&*self.ipam.kind) {
+            let why =
+                "nobody but fipd gives addresses here: leave ipam.type out, or write \"fipd\"";
+            return Err(("ipam.type", format!("{:?}; {why}", self.ipam.kind)));
         }
         let of_pools = [
             ("probe", self.probe),
@@ -386,9 +392,9 @@ pub(crate) fn is_name(text: &str) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte))
 }
 
-/// As the kernel's `dev_valid_name`.
+/// As the kernel's `dev_valid_name`, without `%`: the kernel would take `eth%d` for a pattern and choose a name.
 pub(crate) fn is_interface(text: &str) -> bool {
-    let wrong = |one: char| one == '/' || one == ':' || one.is_whitespace() || one.is_control();
+    let wrong = |one: char| "/:%".contains(one) || one.is_whitespace() || one.is_control();
     (1..=15).contains(&text.len()) && text != "." && text != ".." && !text.contains(wrong)
 }
 

@@ -81,7 +81,7 @@ impl Environment {
             ));
         }
         if !is_interface(&self.ifname) {
-            let allowed = "1 to 15 bytes without '/', ':' and spaces, and neither . nor ..";
+            let allowed = "1 to 15 bytes without '/', ':', '%' and spaces, and neither . nor ..";
             return Err(format!(
                 "CNI_IFNAME is {:?}; allowed: {allowed}",
                 self.ifname

@@ -83,7 +83,10 @@ impl AddResult {
         if !value.is_object() {
             return Err("it is no object".to_owned());
         }
-        let read = Self::deserialize(value).map_err(|error| error.to_string())?;
+        let read: Self = serde_path_to_error::deserialize(value).map_err(|error| {
+            let (path, inner) = (error.path().to_string(), error.inner());
+            format!("{path}: {inner}")
+        })?;
         let version = &*read.cni_version;
         // Runtimes put the result in without one where the configuration has it.
         if !version.is_empty() && !SUPPORTED.contains(&version) {
@@ -240,6 +243,8 @@ mod tests {
         ] {
             AddResult::read(&wrong).unwrap_err();
         }
+        let wrong = AddResult::read(&json!({ "ips": [{ "address": "x" }] })).unwrap_err();
+        assert!(wrong.starts_with("ips[0].address: "), "{wrong}");
     }
 
     #[test]

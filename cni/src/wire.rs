@@ -73,6 +73,8 @@ pub enum AskStep {
     Made(Made),
     /// Of `DEL`: it takes back what `ADD` asked for, which failed in the container. Answered by an empty [`Reply::Output`].
     Failed(CniError),
+    /// The call failed in the plugin, and asks for nothing. Answered by an empty [`Reply::Output`].
+    Report(CniError),
 }
 
 /// What the daemon answers.
@@ -96,20 +98,31 @@ pub enum Reply {
     Error(CniError),
 }
 
+/// What came of a question.
+#[derive(Debug)]
+pub struct Asked {
+    /// An error where nobody listens, or no answer came in time.
+    pub answer: io::Result<Answer>,
+    /// An answer before this one was lost: what was asked for may be done, whatever this one says.
+    pub repeated: bool,
+}
+
 /// Asks the daemon behind `socket`. Asks again until `deadline` where the daemon ends or hangs up before it answers; fails at
 /// once where nobody listens.
-///
-/// # Errors
-/// When nobody listens, or no answer came within `deadline`.
-pub fn ask(socket: &Path, ask: &Ask, deadline: Duration) -> io::Result<Answer> {
-    let text = serde_json::to_vec(ask)?;
+pub fn ask(socket: &Path, ask: &Ask, deadline: Duration) -> Asked {
+    let mut repeated = false;
     let end = Instant::now() + deadline;
-    loop {
-        match exchange(socket, &text, end) {
-            Err(error) if lost(&error) && Instant::now() < end => thread::sleep(AGAIN),
-            result => return result,
+    let text = serde_json::to_vec(ask).map_err(io::Error::from);
+    let answer = text.and_then(|text| {
+        loop {
+            match exchange(socket, &text, end) {
+                Err(error) if lost(&error) && Instant::now() < end => thread::sleep(AGAIN),
+                result => return result,
+            }
+            repeated = true;
         }
-    }
+    });
+    Asked { answer, repeated }
 }
 
 /// Whether the daemon was there and went away, or took too long and hung up.
@@ -233,8 +246,9 @@ mod tests {
             drop(listener.accept().unwrap());
             answer(listener.accept().unwrap().0)
         });
-        let reply = ask(&path, &add(), Duration::from_secs(60)).unwrap();
-        assert_eq!(reply, done());
+        let asked = ask(&path, &add(), Duration::from_secs(60));
+        assert_eq!(asked.answer.unwrap(), done());
+        assert!(asked.repeated);
         let asked = daemon.join().unwrap();
         assert_eq!((asked.command, asked.ifname.as_str()), (Verb::Add, "eth0"));
     }
@@ -243,10 +257,11 @@ mod tests {
     fn who_does_not_answer_is_given_up_and_who_is_not_there_at_once() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("s");
-        let error = ask(&path, &add(), Duration::from_secs(60)).unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        let asked = ask(&path, &add(), Duration::from_secs(60));
+        assert_eq!(asked.answer.unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert!(!asked.repeated);
         let _silent = UnixListener::bind(&path).unwrap();
-        let error = ask(&path, &add(), Duration::from_millis(50)).unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        let asked = ask(&path, &add(), Duration::from_millis(50));
+        assert_eq!(asked.answer.unwrap_err().kind(), io::ErrorKind::TimedOut);
     }
 }

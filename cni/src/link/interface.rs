@@ -95,28 +95,25 @@ impl Netlink {
         self.create(&member(namespace, link))
     }
 
-    /// Creates a VLAN of 802.1Q, up and with its parent's MTU. Returns whether it is new: `false` where the name was taken.
+    /// Creates a VLAN of 802.1Q, down and with its parent's MTU. Returns whether it is new: `false` where the name or the VLAN was
+    /// taken.
     ///
     /// # Errors
-    /// `ENETDOWN` where the parent is down, `EEXIST` never.
-    pub fn create_vlan(
-        &mut self,
-        name: &str,
-        parent: u32,
-        id: u16,
-        alias: &str,
-    ) -> io::Result<bool> {
+    /// When the kernel refuses; `EEXIST` never.
+    pub fn create_vlan(&mut self, name: &str, parent: u32, id: u16) -> io::Result<bool> {
         match self.create(&vlan(name, parent, id)) {
-            Err(error) if error.raw_os_error() == Some(EEXIST) => return Ok(false),
-            result => result?,
+            Err(error) if error.raw_os_error() == Some(EEXIST) => Ok(false),
+            result => result.map(|()| true),
         }
-        let made = self.find(name)?.ok_or(io::ErrorKind::NotFound)?.index;
-        // The kernel takes no alias when it creates a link. Without one nobody knows whose the link is.
-        if let Err(error) = self.set_alias(made, alias) {
-            self.delete(made)?;
-            return Err(error);
-        }
-        Ok(true)
+    }
+
+    /// Renames a link that is down.
+    ///
+    /// # Errors
+    /// `EEXIST` where the name is taken, `EBUSY` where the link is up.
+    pub fn rename(&mut self, index: u32, name: &str) -> io::Result<()> {
+        let name = vec![text(IFLA_IFNAME, name)];
+        self.request(RTM_SETLINK, &message(index, name), 0)
     }
 
     /// # Errors
@@ -203,9 +200,7 @@ fn vlan(name: &str, parent: u32, id: u16) -> LinkMessage {
         number(IFLA_LINK, parent),
         nest(IFLA_LINKINFO, &vlan_infos(id)),
     ];
-    let mut message = message(0, attributes);
-    set(&mut message, IFF_UP, true);
-    message
+    message(0, attributes)
 }
 
 fn read(message: LinkMessage) -> Link {

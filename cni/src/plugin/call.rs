@@ -1,12 +1,18 @@
 //! One call of the runtime, and the questions to the daemon that it takes.
 
-use std::{io, net::IpAddr, path::Path, time::Duration};
+use std::{
+    io,
+    net::IpAddr,
+    path::Path,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 
 use serde_json::value::RawValue;
 
 use super::note;
 use crate::{
-    Ask, AskStep, CniError, Code, Environment, NetConf, Reply, SOCKET, Verb, ask,
+    Ask, AskStep, Asked, CniError, Code, Environment, NetConf, Reply, SOCKET, Verb, ask,
     attachment::Attachment,
     link::Netlink,
     namespace::{Namespace, NamespaceError},
@@ -18,6 +24,8 @@ use crate::{
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 /// The same after a failure: the runtime has waited already, and the spool remembers.
 pub(super) const CLEANUP_PATIENCE: Duration = Duration::from_secs(5);
+/// The same where nothing depends on the answer.
+const REPORT_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The container's namespace, and a netlink socket in it.
 pub(super) struct Sandbox {
@@ -26,22 +34,32 @@ pub(super) struct Sandbox {
 }
 
 pub(super) struct PluginCall {
+    command: Verb,
     pub environment: Environment,
     pub conf: NetConf,
     config: Box<RawValue>,
+    /// The daemon knows of the failure of this call, if there is one, or does not answer.
+    is_told: AtomicBool,
 }
 
 impl PluginCall {
-    pub fn new(environment: Environment, conf: NetConf, config: String) -> Result<Self, CniError> {
+    pub fn new(
+        command: Verb,
+        environment: Environment,
+        conf: NetConf,
+        config: String,
+    ) -> Result<Self, CniError> {
         let config = RawValue::from_string(config).map_err(|error| {
             let what = "network configuration on standard input is no JSON";
             let why = error.to_string();
             CniError::new(&conf.cni_version, Code::DecodingFailure, what, why)
         })?;
         Ok(Self {
+            command,
             environment,
             conf,
             config,
+            is_told: AtomicBool::default(),
         })
     }
 
@@ -124,14 +142,37 @@ impl PluginCall {
         namespace.run(work).map_err(failed)?
     }
 
-    /// Asks the daemon, and first of all forgets what it has replayed.
-    fn ask(&self, question: &Ask, patience: Duration) -> io::Result<Reply> {
+    /// Asks the daemon, and first of all forgets what it has replayed. Also whether an earlier answer was lost.
+    fn ask(&self, question: &Ask, patience: Duration) -> (io::Result<Reply>, bool) {
         let is_first = question.step == AskStep::Begin;
-        let answer = ask(self.socket(), question, patience)?;
-        if is_first && let Err(error) = spool::discard(self.spool(), answer.replayed) {
+        let Asked { answer, repeated } = ask(self.socket(), question, patience);
+        if let Ok(answer) = &answer
+            && is_first
+            && let Err(error) = spool::discard(self.spool(), answer.replayed)
+        {
             note(&format!("cannot empty {}: {error}", self.spool().display()));
         }
-        Ok(answer.reply)
+        let reply = answer.map(|answer| answer.reply);
+        // It counts what it refuses, and one that is not there cannot be told.
+        self.note_told(!matches!(
+            reply,
+            Ok(Reply::Output(_) | Reply::Attachment(_))
+        ));
+        (reply, repeated)
+    }
+
+    fn note_told(&self, is_told: bool) {
+        self.is_told.store(is_told, Ordering::Relaxed);
+    }
+
+    /// Tells the daemon of a failure that it does not know, for the health of the node.
+    pub fn report(&self, failure: &CniError) {
+        if !self.is_told.load(Ordering::Relaxed) {
+            let command = self.command;
+            let step = AskStep::Report(failure.clone());
+            // The runtime gets the failure either way.
+            let _ = self.ask(&self.question(command, step), REPORT_PATIENCE);
+        }
     }
 
     /// Asks a question that is answered by a text for standard output.
@@ -142,7 +183,7 @@ impl PluginCall {
         patience: Duration,
         silent: Code,
     ) -> Result<String, CniError> {
-        match self.ask(&self.question(command, step), patience) {
+        match self.ask(&self.question(command, step), patience).0 {
             Ok(Reply::Output(text)) => Ok(text),
             Ok(Reply::Attachment(_)) => Err(self.unexpected("an attachment")),
             Ok(Reply::Error(error)) => Err(error),
@@ -150,22 +191,23 @@ impl PluginCall {
         }
     }
 
-    /// Asks a question of `ADD` that is answered by what to make. A daemon that refuses keeps nothing of this call.
+    /// Asks a question of `ADD` that is answered by what to make. A daemon that refuses keeps nothing of what it was asked, but
+    /// one before it may have ended with it.
     pub fn attachment(&self, step: AskStep) -> Result<Attachment, CniError> {
-        match self.ask(&self.question(Verb::Add, step), PATIENCE) {
-            Ok(Reply::Attachment(attachment)) => Ok(*attachment),
-            Ok(Reply::Output(_)) => Err(self.unexpected("a text")),
-            Ok(Reply::Error(error)) => Err(error),
-            Err(error) => {
-                // It may go on with what it was asked.
-                if is_served(&error)
-                    && let Err(error) = self.release(CLEANUP_PATIENCE, Vec::new(), None)
-                {
-                    note(&error.to_string());
-                }
-                Err(self.silent(Code::TryAgain, &error))
-            }
+        let (reply, repeated) = self.ask(&self.question(Verb::Add, step), PATIENCE);
+        let (failure, goes_on) = match reply {
+            Ok(Reply::Attachment(attachment)) => return Ok(*attachment),
+            Ok(Reply::Output(_)) => return Err(self.unexpected("a text")),
+            Ok(Reply::Error(error)) => (error, false),
+            Err(error) => (self.silent(Code::TryAgain, &error), is_served(&error)),
+        };
+        if (goes_on || repeated)
+            && let Err(error) = self.release(CLEANUP_PATIENCE, Vec::new(), None)
+        {
+            note(&error.to_string());
         }
+        self.note_told(true);
+        Err(failure)
     }
 
     /// Asks the daemon to release what the attachment has, whose interface had `addresses`, because of `failure` where `ADD` failed;
@@ -179,8 +221,11 @@ impl PluginCall {
         let step = failure.map_or(AskStep::Begin, |failure| AskStep::Failed(failure.clone()));
         let mut question = self.question(Verb::Del, step);
         question.addresses = addresses;
-        let error = match self.ask(&question, patience) {
-            Ok(Reply::Output(_) | Reply::Attachment(_)) => return Ok(()),
+        let error = match self.ask(&question, patience).0 {
+            Ok(Reply::Output(_) | Reply::Attachment(_)) => {
+                self.note_told(failure.is_some());
+                return Ok(());
+            }
             Ok(Reply::Error(error)) => return Err(error),
             Err(error) => error,
         };

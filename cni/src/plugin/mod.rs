@@ -16,9 +16,13 @@ mod routes;
 mod status;
 mod undo;
 
-use std::io::{self, Read};
+use std::{
+    io::{self, Read},
+    path::PathBuf,
+};
 
 use call::PluginCall;
+use serde_json::Value;
 
 use crate::{CniError, Code, Environment, MAX_MESSAGE, NEWEST, NetConf, Verb, version};
 
@@ -32,16 +36,50 @@ pub fn run(variable: impl Fn(&str) -> String, stdin: impl Read) -> Result<String
     if command == Verb::Version {
         return version(&stdin);
     }
-    let environment = Environment::read(command, variable)?;
-    let conf = NetConf::parse(&stdin, command)?;
-    let call = PluginCall::new(environment, conf, stdin)?;
-    match command {
+    let call = match read_call(command, variable, stdin.clone()) {
+        Ok(call) => call,
+        Err(error) => {
+            report_unread(command, &stdin, &error);
+            return Err(error);
+        }
+    };
+    let done = match command {
         Verb::Add => add::add(&call),
         Verb::Del => del::del(&call),
         Verb::Check => check::check(&call),
         Verb::Gc => gc::gc(&call),
         Verb::Status => status::status(&call),
         Verb::Version => Ok(String::new()),
+    };
+    if let Err(error) = &done {
+        call.report(error);
+    }
+    done
+}
+
+fn read_call(
+    command: Verb,
+    variable: impl Fn(&str) -> String,
+    stdin: String,
+) -> Result<PluginCall, CniError> {
+    let environment = Environment::read(command, variable)?;
+    let conf = NetConf::parse(&stdin, command)?;
+    PluginCall::new(command, environment, conf, stdin)
+}
+
+/// Tells the daemon of a call whose configuration or environment makes no sense.
+fn report_unread(command: Verb, stdin: &str, failure: &CniError) {
+    let said: Result<Value, _> = serde_json::from_str(stdin);
+    let socket = said
+        .ok()
+        .and_then(|said| said["socket"].as_str().map(str::to_owned));
+    let conf = NetConf {
+        socket: socket.map(PathBuf::from),
+        ..NetConf::default()
+    };
+    let call = PluginCall::new(command, Environment::default(), conf, "{}".to_owned());
+    if let Ok(call) = call {
+        call.report(failure);
     }
 }
 

@@ -49,7 +49,7 @@ impl<'a, 'c> Routes<'a, 'c> {
         for family in Family::BOTH {
             self.via_default_gateway(family)?;
         }
-        if extras.takes_default_route && self.container.link.name != FIRST {
+        if extras.takes_default_route {
             for family in Family::BOTH {
                 self.take_default_route(family)?;
             }
@@ -95,7 +95,12 @@ impl<'a, 'c> Routes<'a, 'c> {
         };
         let address = ours.find(|one| one.gateway.is_some()).unwrap_or(first);
         let defaults = self.defaults(family)?;
-        if defaults.is_empty() {
+        let is_first = self.container.link.name == FIRST;
+        if is_first && !defaults.is_empty() {
+            return Ok(());
+        }
+        // The first interface of a container is its way to everywhere.
+        if !is_first && defaults.is_empty() {
             let family = if family == Family::V4 { "IPv4" } else { "IPv6" };
             note(&format!(
                 "the container has no default route of {family} to replace"

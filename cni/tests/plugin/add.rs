@@ -9,7 +9,7 @@ use std::{
 };
 
 use fipd_cni::{
-    Ask, AskStep, CniError, Code, NEWEST, Reply, Verb,
+    Answer, Ask, AskStep, CniError, Code, NEWEST, Reply, Verb,
     attachment::{ArpPolicy, Attachment, ContainerRoute, LinkKind, MacvlanMode},
     link::{Family, KindOfLink},
     spool::{self, Entry},
@@ -21,7 +21,7 @@ use nix::sys::{
     },
     time::TimeVal,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{
     MAC, address, attachment,
@@ -125,7 +125,57 @@ fn row_79_an_interface_that_is_there_is_left_alone_and_the_daemon_not_asked() {
     assert_eq!(code, 4, "{text}");
     assert!(text.contains("eth1"), "{text}");
     assert!(daemon.asked().is_empty());
+    assert_eq!(daemon.reported(), [(Verb::Add, 4)]);
     assert!(site.has_link("eth1"));
+}
+
+#[test]
+fn the_daemon_hears_of_a_call_that_makes_no_sense() {
+    let site = Site::new();
+    let daemon = StandIn::giving(&site.socket(), attachment());
+    let run = |fields: Value| site.run("ADD", &site.conf("1.1.0", fields)).error().0;
+    assert_eq!(run(json!({ "mtu": 3 })), 7);
+    assert_eq!(run(json!({ "mtu": "much" })), 6);
+    assert_eq!(run(json!({ "ipam": { "type": "host-local" } })), 2);
+    let conf = site.conf("1.1.0", json!({}));
+    let netns = site.netns();
+    for name in ["", "net%d"] {
+        let named = [("CNI_IFNAME", name)];
+        assert_eq!(site.run_with("ADD", &conf, &netns, &named).error().0, 4);
+    }
+    let codes: Vec<u32> = daemon
+        .reported()
+        .into_iter()
+        .map(|(_, code)| code)
+        .collect();
+    assert_eq!(codes, [7, 6, 2, 4, 4]);
+    assert!(daemon.asked().is_empty());
+}
+
+/// A daemon that was killed may have done what its successor refuses.
+#[test]
+fn an_add_that_is_refused_after_a_lost_answer_is_taken_back() {
+    let site = Site::new();
+    let listener = UnixListener::bind(site.socket()).unwrap();
+    let daemon = thread::spawn(move || {
+        let refusal = CniError::new(NEWEST, Code::TryAgain, "no cluster yet", "x");
+        let replies = [None, Some(Reply::Error(refusal)), Some(done())];
+        replies.map(|reply| {
+            let (mut stream, _) = listener.accept().unwrap();
+            let asked: Ask = serde_json::from_reader(&stream).unwrap();
+            if let Some(reply) = reply {
+                let answer = Answer { reply, replayed: 0 };
+                let answer = serde_json::to_vec(&answer).unwrap();
+                stream.write_all(&answer).unwrap();
+            }
+            (asked.command, asked.step)
+        })
+    });
+    let (code, text) = site.run("ADD", &site.conf("1.1.0", json!({}))).error();
+    assert_eq!((code, &*text), (11, "no cluster yet: x"));
+    let asked = daemon.join().unwrap();
+    let steps = [Verb::Add, Verb::Add, Verb::Del].map(|verb| (verb, AskStep::Begin));
+    assert_eq!(asked, steps);
 }
 
 #[test]
@@ -306,6 +356,20 @@ fn without_a_default_route_none_is_made() {
         site.routes(),
         ["10.42.0.0/24 dev eth0", "10.9.0.0/24 dev eth1"]
     );
+}
+
+#[test]
+fn the_only_interface_has_the_default_route() {
+    let site = Site::new();
+    site.in_pod("link delete eth0");
+    let mut wanted = attachment();
+    wanted.extras.takes_default_route = true;
+    let _daemon = StandIn::giving(&site.socket(), wanted);
+    let (conf, netns) = (site.conf("1.1.0", json!({})), site.netns());
+    let first = [("CNI_IFNAME", "eth0")];
+    site.run_with("ADD", &conf, &netns, &first).result();
+    let expected = ["0.0.0.0/0 via 10.9.0.1 dev eth0", "10.9.0.0/24 dev eth0"];
+    assert_eq!(site.routes(), expected);
 }
 
 #[test]

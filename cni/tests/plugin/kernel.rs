@@ -67,14 +67,21 @@ fn a_vlan_is_made_once_where_the_kernel_has_them() {
     let site = Site::new();
     site.host_netlink(|netlink| {
         let parent = netlink.find("up0").unwrap().unwrap().index;
-        match netlink.create_vlan("up0.100", parent, 100, "fipd") {
+        match netlink.create_vlan("making", parent, 100) {
             Err(error) if error.raw_os_error() == Some(EOPNOTSUPP) => {
                 eprintln!("skipped: this kernel has no VLANs");
                 return;
             }
             made => assert!(made.unwrap()),
         }
-        assert!(!netlink.create_vlan("up0.100", parent, 100, "fipd").unwrap());
+        for taken in ["making", "another"] {
+            assert!(!netlink.create_vlan(taken, parent, 100).unwrap());
+        }
+        let made = netlink.find("making").unwrap().unwrap();
+        assert!(!made.up);
+        netlink.set_alias(made.index, "fipd").unwrap();
+        netlink.rename(made.index, "up0.100").unwrap();
+        netlink.set_up(made.index, true).unwrap();
         let vlan = netlink.find("up0.100").unwrap().unwrap();
         assert!(vlan.up && vlan.parent == Some(parent) && vlan.mtu == 1500);
         assert_eq!(vlan.alias.as_deref(), Some("fipd"));

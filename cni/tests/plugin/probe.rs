@@ -37,7 +37,7 @@ fn addresses_that_others_use_are_reported_and_others_come() {
             }
             Reply::Attachment(Box::new(given.clone()))
         }
-        AskStep::Begin | AskStep::Made(_) | AskStep::Failed(_) => done(),
+        AskStep::Begin | AskStep::Made(_) | AskStep::Failed(_) | AskStep::Report(_) => done(),
     });
     let start = Instant::now();
     let result = site.run("ADD", &site.conf("1.1.0", json!({}))).result();
@@ -49,7 +49,7 @@ fn addresses_that_others_use_are_reported_and_others_come() {
         .into_iter()
         .filter_map(|(_, step)| match step {
             AskStep::Probed(results) => Some(results),
-            AskStep::Begin | AskStep::Made(_) | AskStep::Failed(_) => None,
+            AskStep::Begin | AskStep::Made(_) | AskStep::Failed(_) | AskStep::Report(_) => None,
         });
     let probed: Vec<_> = probed.collect();
     let of = |address: &str, user: Option<&str>| ProbeResult {

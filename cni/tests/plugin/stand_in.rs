@@ -12,11 +12,12 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use fipd_cni::{Answer, Ask, AskStep, Reply, Verb, attachment::Attachment};
+use fipd_cni::{Answer, Ask, AskStep, CniError, Reply, Verb, attachment::Attachment};
 
 pub struct StandIn {
     socket: PathBuf,
     asked: Arc<Mutex<Vec<(Verb, AskStep)>>>,
+    reported: Arc<Mutex<Vec<(Verb, CniError)>>>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -30,16 +31,26 @@ impl StandIn {
     ) -> Self {
         let listener = UnixListener::bind(socket).unwrap();
         let asked = Arc::new(Mutex::new(Vec::new()));
+        let reported = Arc::new(Mutex::new(Vec::new()));
         let stop = Arc::new(AtomicBool::new(false));
-        let (heard, end) = (Arc::clone(&asked), Arc::clone(&stop));
+        let (heard, told, end) = (Arc::clone(&asked), Arc::clone(&reported), Arc::clone(&stop));
         let thread = thread::spawn(move || {
             while let Ok((mut stream, _)) = listener.accept() {
                 if end.load(Ordering::SeqCst) {
                     return;
                 }
                 let ask: Ask = serde_json::from_reader(&stream).unwrap();
-                let reply = script(&ask);
-                heard.lock().unwrap().push((ask.command, ask.step));
+                let reply = match &ask.step {
+                    AskStep::Report(failure) => {
+                        told.lock().unwrap().push((ask.command, failure.clone()));
+                        done()
+                    }
+                    _ => {
+                        let reply = script(&ask);
+                        heard.lock().unwrap().push((ask.command, ask.step));
+                        reply
+                    }
+                };
                 let answer = serde_json::to_vec(&Answer { reply, replayed }).unwrap();
                 stream.write_all(&answer).unwrap();
                 stream.shutdown(Shutdown::Both).unwrap();
@@ -48,6 +59,7 @@ impl StandIn {
         Self {
             socket: socket.to_owned(),
             asked,
+            reported,
             stop,
             thread: Some(thread),
         }
@@ -61,7 +73,16 @@ impl StandIn {
         })
     }
 
-    /// What it was asked so far.
+    /// Verbs and codes of failures that it was told of.
+    pub fn reported(&self) -> Vec<(Verb, u32)> {
+        let reported = self.reported.lock().unwrap();
+        reported
+            .iter()
+            .map(|(verb, one)| (*verb, one.code))
+            .collect()
+    }
+
+    /// What it was asked so far, beside reports.
     pub fn asked(&self) -> Vec<(Verb, AskStep)> {
         self.asked.lock().unwrap().clone()
     }

@@ -28,7 +28,7 @@ pub struct CniHealth {
     pub kept: usize,
     /// Deletions that were done out of the spool.
     pub replayed: u64,
-    /// Questions that were answered, and those that were refused or failed in the container.
+    /// Questions that were answered, and calls that were refused or failed, by fipd or in the plugin.
     pub answered: u64,
     pub refused: u64,
     pub last_error: Option<CniFailure>,
@@ -73,32 +73,25 @@ impl CniBoard {
         cni::replayed();
     }
 
-    /// The plugin could not make an interface in a container.
-    pub fn failed_in_container(&self, error: &CniError) {
+    /// A call failed in the plugin.
+    pub fn failed(&self, verb: Verb, error: &CniError) {
         let mut health = self.0.lock();
         health.refused += 1;
         health.last_error = Some(CniFailure {
             at: clock::now(),
-            verb: Verb::Add,
+            verb,
             code: error.code,
             message: error.to_string(),
         });
-        cni::refused(Verb::Add, error.code);
+        cni::refused(verb, error.code);
     }
 
     /// Notes a question and what was answered.
     pub fn note(&self, verb: Verb, reply: &Reply, took: Duration) {
-        let mut health = self.0.lock();
         if let Reply::Error(error) = reply {
-            health.refused += 1;
-            health.last_error = Some(CniFailure {
-                at: clock::now(),
-                verb,
-                code: error.code,
-                message: error.to_string(),
-            });
-            return cni::refused(verb, error.code);
+            return self.failed(verb, error);
         }
+        let mut health = self.0.lock();
         health.answered += 1;
         if verb == Verb::Gc {
             health.last_gc = Some(clock::now());

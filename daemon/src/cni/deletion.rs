@@ -15,20 +15,20 @@ impl CniService {
         question: &PluginQuestion<'_>,
     ) -> Result<(), CallRefusal> {
         if !question.conf.is_standalone() {
-            self.unroute_original(question).await?;
+            self.unroute_unknown(question).await?;
         }
         self.delete(&question.key).await
     }
 
-    /// The original's plugin routes to its pods without a record of it, and takes the routes away at `DEL`. Which addresses the
-    /// interface had, the plugin says.
-    async fn unroute_original(&self, question: &PluginQuestion<'_>) -> Result<(), CallRefusal> {
+    /// The original's plugin routes to its pods without a record of it, and takes the routes away at `DEL`; of fipd's own a lost
+    /// journal has no record. Which addresses the interface had, the plugin says.
+    async fn unroute_unknown(&self, question: &PluginQuestion<'_>) -> Result<(), CallRefusal> {
         let addresses = question.ask.addresses.iter().take(MOST_ADDRESSES);
         let addresses: Vec<_> = addresses.copied().collect();
         if addresses.is_empty() || self.host.lock().await.record(&question.key).is_some() {
             return Ok(());
         }
-        self.on_host(move |host| host.unroute_original(&addresses))
+        self.on_host(move |host| host.unroute_unknown(&addresses))
             .await
     }
 

@@ -36,24 +36,26 @@ pub struct HostState {
     journal: CniJournal,
     counts: UseCounts,
     boot: String,
-    /// Tag of the routes.
-    protocol: u8,
+    /// Tags of routes: that of new ones first, then those of earlier settings.
+    protocols: Vec<u8>,
     board: CniBoard,
 }
 
 impl HostState {
     pub fn open(path: &Path, protocol: u8, board: CniBoard) -> Result<Self, HostError> {
         let boot = fs::read_to_string(BOOT_ID).map_err(HostError::Boot)?;
-        let journal = CniJournal::open(path)?;
+        let boot = boot.trim().to_owned();
+        let mut journal = CniJournal::open(path)?;
         let mut counts = UseCounts::default();
         for record in journal.attachments().values() {
             counts.add(&record.uses);
         }
+        let protocols = protocols(&mut journal, protocol, &boot)?;
         let host = Self {
             journal,
             counts,
-            boot: boot.trim().to_owned(),
-            protocol,
+            boot,
+            protocols,
             board,
         };
         host.show();
@@ -130,7 +132,7 @@ impl HostState {
                     address: *address,
                     via: *via,
                     src: sources.iter().find(same).copied(),
-                    protocol: self.protocol,
+                    protocols: &self.protocols,
                 };
                 route.ensure(&mut netlink)?;
             }
@@ -210,7 +212,11 @@ impl HostState {
         let what = format!("make {}", vlan.name);
         let master = existing(netlink, &vlan.master)?;
         let all = netlink.list().map_err(|error| kernel(&what, &error))?;
+        let unfinished = unfinished(&master, vlan.id);
         if let Some(found) = all.iter().find(|link| is_vlan(link, &master, vlan.id)) {
+            if found.name == unfinished {
+                return self.finish_vlan(netlink, found.index, vlan);
+            }
             if !found.up {
                 let up = netlink.set_up(found.index, true);
                 up.map_err(|error| kernel(&format!("set {} up", found.name), &error))?;
@@ -224,46 +230,58 @@ impl HostState {
             );
             return Err(CallRefusal::later(why));
         }
-        // First: what is not noted would never go.
-        let thing = interface(&vlan.name);
-        let noted = self.journal.note_made(&thing, Some(&self.boot));
-        noted.map_err(journal)?;
-        let made = netlink.create_vlan(&vlan.name, master.index, vlan.id, ALIAS);
+        let made = netlink.create_vlan(&unfinished, master.index, vlan.id);
         let made = made.map_err(|error| kernel(&what, &error))?;
         let found = netlink
-            .find(&vlan.name)
+            .find(&unfinished)
             .map_err(|error| kernel(&what, &error))?;
         let found = found.filter(|link| is_vlan(link, &master, vlan.id));
         let (Some(link), true) = (found, made) else {
-            // Somebody else made one in the same moment.
-            self.journal.note_made(&thing, None).map_err(journal)?;
             return Err(CallRefusal::later(format!(
                 "{what}: somebody else did just now; ask again"
             )));
         };
-        let noted = self
-            .journal
-            .note_made(&thing, Some(&made_as(&self.boot, link.index)));
+        self.finish_vlan(netlink, link.index, vlan)
+    }
+
+    /// Notes the interface of a VLAN that fipd made, and gives it its name. Whoever dies before this is done leaves the name by
+    /// which it is known.
+    fn finish_vlan(
+        &mut self,
+        netlink: &mut Netlink,
+        index: u32,
+        vlan: &VlanUse,
+    ) -> Result<String, CallRefusal> {
+        let made = made_as(&self.boot, index);
+        let noted = self.journal.note_made(&interface(&vlan.name), Some(&made));
         noted.map_err(journal)?;
+        let finished = netlink
+            .set_alias(index, ALIAS)
+            .and_then(|()| netlink.rename(index, &vlan.name))
+            .and_then(|()| netlink.set_up(index, true));
+        finished.map_err(|error| kernel(&format!("make {}", vlan.name), &error))?;
         Ok(vlan.name.clone())
     }
 
     /// Only one that fipd has made.
     fn remove_vlan(&mut self, netlink: &mut Netlink, vlan: &VlanUse) -> Result<(), CallRefusal> {
         let thing = interface(&vlan.name);
-        let Some(noted) = self.journal.made().get(&thing).cloned() else {
-            return Ok(());
-        };
+        let noted = self.journal.made().get(&thing).cloned();
         let said = |error: io::Error| kernel(&format!("remove {}", vlan.name), &error);
-        let master = netlink.find(&vlan.master).map_err(said)?;
-        let link = netlink.find(&vlan.name).map_err(said)?;
-        if let (Some(master), Some(link)) = (master, link) {
-            // Without an index fipd died right after the creation. Another index is another interface, which somebody else made, and so
-            // is one without the alias.
-            let has_alias = link.alias.as_deref() == Some(ALIAS);
-            let is_ours =
-                noted == self.boot && has_alias || noted == made_as(&self.boot, link.index);
-            if is_ours && is_vlan(&link, &master, vlan.id) {
+        if let Some(master) = netlink.find(&vlan.master).map_err(said)? {
+            let unfinished = unfinished(&master, vlan.id);
+            // Another index is another interface, which somebody else made. Notes of earlier versions may lack it: those are by the alias.
+            let is_ours = |link: &Link| {
+                let noted = noted.as_deref();
+                let has_alias = link.alias.as_deref() == Some(ALIAS);
+                link.name == unfinished
+                    || link.name == vlan.name
+                        && (noted == Some(&self.boot) && has_alias
+                            || noted == Some(&made_as(&self.boot, link.index)))
+            };
+            let all = netlink.list().map_err(said)?;
+            let mut vlans = all.iter().filter(|link| is_vlan(link, &master, vlan.id));
+            if let Some(link) = vlans.find(|link| is_ours(link)) {
                 netlink.delete(link.index).map_err(said)?;
             }
         }
@@ -302,7 +320,7 @@ impl HostState {
         for one in unused {
             match one {
                 HostUse::Route(address) => {
-                    host_route::remove(&mut netlink, *address, self.protocol)?
+                    host_route::remove(&mut netlink, *address, &self.protocols)?
                 }
                 HostUse::Vlan(vlan) => self.remove_vlan(&mut netlink, vlan)?,
                 HostUse::Promiscuous(master) => self.undo_promiscuous(&mut netlink, master)?,
@@ -311,11 +329,20 @@ impl HostState {
         Ok(())
     }
 
-    /// Takes away the routes by which the original reaches a pod from its host.
-    pub fn unroute_original(&self, addresses: &[IpAddr]) -> Result<(), CallRefusal> {
+    /// Takes away routes to a pod that the journal does not have: the original's, and fipd's own where the journal was lost.
+    pub fn unroute_unknown(&self, addresses: &[IpAddr]) -> Result<(), CallRefusal> {
         let mut netlink = open()?;
-        let mut all = addresses.iter();
-        all.try_for_each(|address| host_route::remove(&mut netlink, *address, PROTOCOL_BOOT))
+        let protocols: Vec<u8> = [PROTOCOL_BOOT]
+            .iter()
+            .chain(&self.protocols)
+            .copied()
+            .collect();
+        for address in addresses {
+            if !self.counts.has(&HostUse::Route(*address)) {
+                host_route::remove(&mut netlink, *address, &protocols)?;
+            }
+        }
+        Ok(())
     }
 
     /// Only where fipd has made it so, and in this boot.
@@ -344,6 +371,24 @@ fn made_as(boot: &str, index: u32) -> String {
     format!("{boot}/{index}")
 }
 
+/// The tag of new routes, and those of earlier settings that attachments may have: the journal notes each. Without attachments
+/// none of the earlier ones is there any more.
+fn protocols(journal: &mut CniJournal, own: u8, boot: &str) -> Result<Vec<u8>, CniJournalError> {
+    const NOTE: &str = "route-protocol/";
+    let noted = journal.made().keys();
+    let earlier = noted.filter_map(|thing| thing.strip_prefix(NOTE)?.parse().ok());
+    let earlier: Vec<u8> = earlier.filter(|one| *one != own).collect();
+    let mut protocols = vec![own];
+    for protocol in earlier {
+        match journal.attachments().is_empty() {
+            true => journal.note_made(&format!("{NOTE}{protocol}"), None)?,
+            false => protocols.push(protocol),
+        }
+    }
+    journal.note_made(&format!("{NOTE}{own}"), Some(boot))?;
+    Ok(protocols)
+}
+
 /// What the journal calls them.
 fn promiscuity(master: &str) -> String {
     format!("promiscuity/{master}")
@@ -351,6 +396,11 @@ fn promiscuity(master: &str) -> String {
 
 fn interface(name: &str) -> String {
     format!("interface/{name}")
+}
+
+/// The name of the interface of a VLAN until it has its alias and is noted; nobody else uses such a name. At most 15 bytes.
+fn unfinished(master: &Link, id: u16) -> String {
+    format!("fv{:x}.{id:x}", master.index)
 }
 
 fn is_vlan(link: &Link, master: &Link, wanted: u16) -> bool {

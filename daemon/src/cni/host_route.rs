@@ -11,15 +11,15 @@ use super::refusal::{CallRefusal, kernel};
 pub const PROTOCOL_BOOT: u8 = 3;
 
 /// A route to an address, over the interface that leads to `via`.
-pub struct HostRoute {
+pub struct HostRoute<'a> {
     pub address: IpAddr,
     pub via: IpAddr,
     pub src: Option<IpAddr>,
-    /// Tag of fipd's routes.
-    pub protocol: u8,
+    /// Tags of fipd's routes: that of new ones first, then those of earlier settings.
+    pub protocols: &'a [u8],
 }
 
-impl HostRoute {
+impl HostRoute<'_> {
     /// Makes it in the place of an earlier one of fipd or of the original. A third program's stays: where it leads elsewhere, there is
     /// no room for this one.
     pub fn ensure(&self, netlink: &mut Netlink) -> Result<(), CallRefusal> {
@@ -30,7 +30,9 @@ impl HostRoute {
             .map_err(said)?;
         let interface = self.interface(&all)?;
         let leads_there = |one: &ListedRoute| one.route.interface == Some(interface);
-        let replaced = |one: &&ListedRoute| is_of(one, self.protocol) || is_of(one, PROTOCOL_BOOT);
+        let protocol = self.protocols.first().copied().unwrap_or(PROTOCOL_BOOT);
+        let replaced =
+            |one: &&ListedRoute| is_of(one, self.protocols) || is_of(one, &[PROTOCOL_BOOT]);
         let (known, foreign): (Vec<_>, Vec<_>) = all
             .iter()
             .filter(|one| one.route.dst == own)
@@ -45,13 +47,13 @@ impl HostRoute {
             }
             None => {}
         }
-        let is_it = |one: &&ListedRoute| is_of(one, self.protocol) && leads_there(one);
+        let is_it = |one: &&ListedRoute| is_of(one, &[protocol]) && leads_there(one);
         for stale in known.into_iter().filter(|one| !is_it(one)) {
             netlink.delete_listed(stale).map_err(said)?;
         }
         let route = Route {
             src: self.src,
-            protocol: self.protocol,
+            protocol,
             ..Route::over(interface, own)
         };
         netlink.add_route(&route).map(drop).map_err(said)
@@ -78,19 +80,19 @@ impl HostRoute {
     }
 }
 
-/// Takes away the routes over a link to one address that a program of this tag made.
-pub fn remove(netlink: &mut Netlink, address: IpAddr, protocol: u8) -> Result<(), CallRefusal> {
+/// Takes away the routes over a link to one address that a program of one of these tags made.
+pub fn remove(netlink: &mut Netlink, address: IpAddr, protocols: &[u8]) -> Result<(), CallRefusal> {
     let said = |error: io::Error| kernel(&format!("remove the route to {address}"), &error);
     let own = IpNet::from(address);
     let all = netlink.routes(Family::of(address), MAIN_TABLE);
     let all = all.map_err(said)?.into_iter();
-    for route in all.filter(|one| one.route.dst == own && is_of(one, protocol)) {
+    for route in all.filter(|one| one.route.dst == own && is_of(one, protocols)) {
         netlink.delete_listed(&route).map_err(said)?;
     }
     Ok(())
 }
 
-/// Whether a program of this tag made it, over a link without a gateway.
-fn is_of(one: &ListedRoute, protocol: u8) -> bool {
-    one.route.gw.is_none() && one.route.protocol == protocol
+/// Whether a program of one of these tags made it, over a link without a gateway.
+fn is_of(one: &ListedRoute, protocols: &[u8]) -> bool {
+    one.route.gw.is_none() && protocols.contains(&one.route.protocol)
 }

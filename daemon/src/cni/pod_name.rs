@@ -29,6 +29,17 @@ impl PodName {
             let needed = "CNI_ARGS needs K8S_POD_NAMESPACE, K8S_POD_NAME and K8S_POD_UID where the configuration has no ipam.pools";
             return Err(wrong(needed.to_owned()));
         };
+        let allowed = |name: &str| fipd_crds::names::is_object_name(name);
+        let read = [
+            ("K8S_POD_NAMESPACE", &namespace, allowed(&namespace)),
+            ("K8S_POD_NAME", &name, allowed(&name)),
+            (UID, &uid, !uid.is_empty()),
+        ];
+        if let Some((key, value, _)) = read.into_iter().find(|(.., allowed)| !allowed) {
+            return Err(wrong(format!(
+                "{key} of CNI_ARGS is {value:?}, which no object of Kubernetes has"
+            )));
+        }
         Ok(Self {
             namespace,
             name,
@@ -48,5 +59,20 @@ mod tests {
         let error = PodName::read("K8S_POD_NAMESPACE=n;K8S_POD_NAME=p").unwrap_err();
         assert_eq!(error.code, Code::InvalidEnvironment);
         assert!(error.why.contains(UID));
+        for (key, text) in [
+            (UID, "K8S_POD_NAMESPACE=n;K8S_POD_NAME=p;K8S_POD_UID="),
+            (
+                "K8S_POD_NAME ",
+                "K8S_POD_NAMESPACE=n;K8S_POD_NAME=../p;K8S_POD_UID=u",
+            ),
+            (
+                "K8S_POD_NAMESPACE ",
+                "K8S_POD_NAMESPACE=;K8S_POD_NAME=p;K8S_POD_UID=u",
+            ),
+        ] {
+            let error = PodName::read(text).unwrap_err();
+            assert_eq!(error.code, Code::InvalidEnvironment);
+            assert!(error.why.contains(key), "{}", error.why);
+        }
     }
 }

@@ -80,10 +80,19 @@ impl CniService {
     async fn timed(&self, ask: &Ask) -> Reply {
         let began = Instant::now();
         self.board.asked_by(&ask.version);
-        if let AskStep::Failed(failure) = &ask.step {
-            let (container, code) = (&ask.container_id, failure.code);
-            tracing::warn!(container, code, error = %failure, "a CNI plugin could not make an interface");
-            self.board.failed_in_container(failure);
+        match &ask.step {
+            AskStep::Failed(failure) => {
+                let (container, code) = (&ask.container_id, failure.code);
+                tracing::warn!(container, code, error = %failure, "a CNI plugin could not make an interface");
+                self.board.failed(Verb::Add, failure);
+            }
+            AskStep::Report(failure) => {
+                let (container, code) = (&ask.container_id, failure.code);
+                tracing::warn!(command = %ask.command, container, code, error = %failure, "a CNI plugin refuses a call");
+                self.board.failed(ask.command, failure);
+                return done();
+            }
+            AskStep::Begin | AskStep::Probed(_) | AskStep::Made(_) => {}
         }
         let reply = self.reply(ask).await.unwrap_or_else(Reply::Error);
         if let Reply::Error(error) = &reply {
@@ -145,7 +154,7 @@ impl CniService {
                 self.begin(call).await
             }
             AskStep::Made(made) => self.made(call, made).await.map(|()| done()),
-            AskStep::Failed(_) => {
+            AskStep::Failed(_) | AskStep::Report(_) => {
                 let why = "the step `failed` is of DEL alone";
                 Err(CallRefusal::new(Code::DecodingFailure, why))
             }

@@ -470,6 +470,27 @@ async fn a_failure_in_the_container_is_seen_and_its_addresses_are_free() {
 }
 
 #[tokio::test]
+async fn what_fails_in_the_plugin_is_seen_and_changes_nothing() {
+    let site = Site::new().await;
+    site.add("a", &["lan"]).await.unwrap();
+    let leases = site.leases();
+    let error = fipd_cni::CniError::new("1.1.0", Code::InvalidConfig, "mtu is wrong", "67");
+    for verb in ["ADD", "DEL", "CHECK"] {
+        let report = AskStep::Report(error.clone());
+        // Also of a configuration that nobody could read.
+        let reply = site.ask(verb, "a", report, json!({ "name": 7 })).await;
+        assert_eq!(reply, Reply::Output(String::new()));
+        let failure = site.service.board.health().last_error.unwrap();
+        assert_eq!(
+            (failure.verb.to_string(), failure.code),
+            (verb.to_owned(), 7)
+        );
+    }
+    assert_eq!(site.leases(), leases);
+    assert_eq!(site.service.board.health().refused, 3);
+}
+
+#[tokio::test]
 async fn nonsense_is_refused() {
     let site = Site::new().await;
     for text in ["", "{}", r#"{"command":"PUT","config":{}}"#, "\u{0}"] {

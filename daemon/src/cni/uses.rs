@@ -46,6 +46,11 @@ impl UseCounts {
         })
     }
 
+    /// Whether anybody uses it.
+    pub fn has(&self, one: &HostUse) -> bool {
+        self.0.contains_key(one)
+    }
+
     /// How many things are used.
     pub fn len(&self) -> usize {
         self.0.len()
@@ -69,6 +74,7 @@ mod tests {
         counts.add(&first);
         counts.add(&second);
         assert_eq!(counts.len(), 2);
+        assert!(counts.has(&route) && !counts.has(&master("eth1")));
         assert_eq!(counts.masters().collect::<Vec<_>>(), ["eth0"]);
         assert_eq!(counts.unused_without(&first), std::slice::from_ref(&route));
         assert_eq!(counts.unused_without(&second), []);

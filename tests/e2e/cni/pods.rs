@@ -195,6 +195,15 @@ impl Pods {
         Ok(addresses)
     }
 
+    /// Waits until the host has nothing of pods, before a runtime says anything: their namespaces are gone.
+    pub async fn wait_forgotten(&self, bed: &CniBed) -> Result<()> {
+        let none = Live::default();
+        wait_until("what pods used is removed", SOON, || {
+            self.host_agrees(bed, &none)
+        })
+        .await
+    }
+
     /// The host has routes to the pods that are attached, is promiscuous while there are any, and the journal has these alone.
     async fn host_agrees(&self, bed: &CniBed, live: &Live) -> Result<()> {
         let attached = live.iter().filter(|(name, _)| is_pod(name));

@@ -233,7 +233,13 @@ impl Random {
         for name in &names {
             bed.host.remove_container(name).await?;
         }
+        // Mostly only the namespaces tell: after another boot the daemon waits for its earlier leadership to expire.
+        if self.dice.roll(3) == 0 {
+            self.count("another boot");
+            bed.host.name_next_boot()?;
+        }
         self.pods.restart(bed).await?;
+        self.pods.wait_forgotten(bed).await?;
         if self.dice.roll(2) == 0 {
             for name in &names {
                 if self.all[name] != Known::Detached {

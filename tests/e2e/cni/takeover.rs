@@ -161,8 +161,41 @@ fn g1_19_a_route_that_the_original_left_is_replaced_and_goes_with_the_pod() {
         ensure!(why.contains(&address) && why.contains("remove it"), "{why}");
         let routes = routes_to(bed, &address).await?;
         ensure!(routes.contains(&foreign), "{routes}");
-        Ok(())
+        routes_of_an_earlier_tag_go(bed, &mut pods).await
     });
+}
+
+/// Routes over what outlives the pod, with the tag of an earlier setting.
+async fn routes_of_an_earlier_tag_go(bed: &mut CniBed, pods: &mut Pods) -> Result<()> {
+    for name in ["p3", "p4"] {
+        pods.make_container(bed, name).await?;
+        pods.call(bed, "ADD", name).await?.result()?;
+    }
+    let mut config = std::fs::read_to_string(bed.fipd.config_path())?;
+    config.push_str("\n[host]\nrule-protocol = 201\n");
+    bed.fipd.write_config(&config)?;
+    pods.restart(bed).await?;
+    // The runtime makes the container of one anew, on another interface of the host.
+    let address = pods.wait_address("p3").await?;
+    let elsewhere = format!("ip route replace {address}/32 dev {MASTER} proto {PROTOCOL}");
+    bed.host.run(&elsewhere).await?;
+    bed.host.run_in("p3", "ip link delete eth1").await?;
+    pods.call(bed, "ADD", "p3").await?.result()?;
+    let routes = routes_to(bed, &address).await?;
+    let expected = format!("{address} dev p3 proto 201 ");
+    ensure!(
+        routes.starts_with(&expected) && routes.lines().count() == 1,
+        "{routes}"
+    );
+    let kept = pods.wait_address("p4").await?;
+    for (name, address) in [("p3", &address), ("p4", &kept)] {
+        let routes = routes_to(bed, address).await?;
+        ensure!(!routes.is_empty(), "no route to {name}");
+        pods.call(bed, "DEL", name).await?.result()?;
+        let left = routes_to(bed, address).await?;
+        ensure!(left.is_empty(), "{left}");
+    }
+    Ok(())
 }
 
 /// A pod that is not attached yet, to whose address the host has a route; the address.

@@ -52,9 +52,15 @@ const BESIDE: [Component; 4] = [
     Component::KubeApiserver,
     Component::KubeControllerManager,
 ];
-/// Says with a file that the mounts are complete, and holds them.
-const HOLD: &str = "for place in /var/lib/cni /var/lib/fipd-cni; do mkdir -p $place && mount -t tmpfs bed $place || exit 1; \
-                    done; touch \"$0\"; exec sleep 2147483647";
+/// A file of the bed that says which boot it is.
+const BOOT: &str = "boot_id";
+/// Where namespaces are, as runtimes have them.
+const NAMESPACES: &str = "/run/netns";
+/// The first argument takes the place of the kernel's name of this boot. Says with a file that the mounts are complete, and
+/// holds them.
+const HOLD: &str = "boot=/proc/sys/kernel/random/boot_id; cat $boot > \"$1\" && mount --bind \"$1\" $boot || exit 1; \
+                    for place in /run/netns /var/lib/cni /var/lib/fipd-cni; do mkdir -p $place && mount -t tmpfs bed $place \
+                    || exit 1; done; touch \"$0\"; exec sleep 2147483647";
 
 /// Runs a story on a host of its own with a fipd of its own.
 pub fn on_a_host(story: impl AsyncFnOnce(&mut CniBed) -> Result<()> + Send) -> Result<()> {
@@ -95,7 +101,7 @@ impl CniHost {
     pub async fn start(plugin: Option<&Path>) -> Result<Self> {
         let directory = TestDirectory::new()?;
         let folder = directory.path();
-        for name in ["bin", "net.d", "ns"] {
+        for name in ["bin", "net.d"] {
             fs::create_dir(folder.join(name))?;
         }
         for component in PUBLISHED {
@@ -109,7 +115,9 @@ impl CniHost {
         }
         let ready = folder.join("mounted");
         let mut unshare = Command::new("unshare");
-        unshare.args(["--mount", "sh", "-c", HOLD]).arg(&ready);
+        unshare
+            .args(["--mount", "sh", "-c", HOLD])
+            .args([&ready, &folder.join(BOOT)]);
         let log = folder.join("mounts.log");
         let mounts = Process::spawn("the bed's mounts", unshare, &log)?;
         wait_until("the bed's mounts are there", SOON, || async {
@@ -148,25 +156,32 @@ impl CniHost {
 
     /// Where the namespace of a container is or would be.
     pub fn netns(&self, container: &str) -> PathBuf {
-        self.directory.path().join("ns").join(container)
+        Path::new(NAMESPACES).join(container)
+    }
+
+    /// The host calls its boot otherwise from now on.
+    pub fn name_next_boot(&self) -> Result<()> {
+        let name = fs::read_to_string("/proc/sys/kernel/random/uuid")?;
+        Ok(fs::write(self.directory.path().join(BOOT), name)?)
     }
 
     /// A new network namespace with loopback up; its path.
     pub async fn make_container(&self, name: &str) -> Result<PathBuf> {
         let path = self.netns(name);
-        fs::write(&path, "")?;
         let shown = path.display();
-        self.run(&format!("unshare --net={shown} ip link set lo up"))
-            .await?;
+        self.run(&format!(
+            "touch {shown} && unshare --net={shown} ip link set lo up"
+        ))
+        .await?;
         Ok(path)
     }
 
     /// Removes a namespace and with it all that is in it, as the death of a container or a reboot does.
     pub async fn remove_container(&self, name: &str) -> Result<()> {
         let path = self.netns(name);
-        self.run(&format!("umount {}", path.display())).await?;
-        fs::remove_file(path)?;
-        Ok(())
+        let shown = path.display();
+        let removed = self.run(&format!("umount {shown} && rm {shown}")).await;
+        removed.map(drop)
     }
 
     /// What a command of a shell says on the host.
