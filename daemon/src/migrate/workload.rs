@@ -146,6 +146,18 @@ fn at(workload: &Value, place: Place) -> &Value {
     place.iter().fold(workload, |value, field| &value[*field])
 }
 
+/// The labels that a selector names, in either of its forms.
+fn selected(selector: &Value) -> Texts {
+    let mut all = texts(selector, "matchLabels");
+    let expressions = selector["matchExpressions"].as_array();
+    let keys = expressions
+        .into_iter()
+        .flatten()
+        .filter_map(|one| one["key"].as_str());
+    all.extend(keys.map(|key| (key.to_owned(), String::new())));
+    all
+}
+
 impl WorkloadChange {
     fn of(workload: &Value, templates: &[(Place, &Value)]) -> Self {
         let mut change = Self {
@@ -154,7 +166,7 @@ impl WorkloadChange {
             lines: Vec::new(),
             notes: Vec::new(),
         };
-        let selector = texts(&workload["spec"]["selector"], "matchLabels");
+        let selector = selected(&workload["spec"]["selector"]);
         for (place, metadata) in templates {
             let annotations = texts(metadata, "annotations");
             let labels = texts(metadata, "labels");

@@ -91,6 +91,11 @@ impl<S: PoolSource> PoolController<S> {
                 .add_finalizer::<IgnoredAny>(key, &meta, finalizer);
             add.await?;
         }
+        if existing.is_none() && session.networks(&site.system).contains(&network) {
+            for request in self.source.shown_already(site, object, network) {
+                self.context.take_in(request).await?;
+            }
+        }
         if let Some(request) = self.request(existing.as_deref(), spec) {
             match self.context.submit(request).await {
                 Ok(_) => {}

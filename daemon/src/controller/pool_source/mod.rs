@@ -19,7 +19,7 @@ mod withdraw;
 
 use std::{fmt::Debug, sync::Arc, time::Duration};
 
-use fipd_core::{Lease, Ledger, Pool, PoolSpec};
+use fipd_core::{Lease, Ledger, NetworkId, Pool, PoolSpec, Request};
 use k8s_openapi::jiff;
 use serde::Serialize;
 use serde_json::Value;
@@ -109,6 +109,12 @@ pub trait PoolSource: Send + Sync + 'static {
 
     /// The pool is now as the object describes it.
     fn accepted(&self, _: &Self::View) {}
+
+    /// What objects show of a pool that is yet to be made although the cluster is adopted: that is theirs before the pool gives
+    /// anything.
+    fn shown_already(&self, _: &Site, _: &Self::View, _: NetworkId) -> Vec<Request> {
+        Vec::new()
+    }
 
     /// What is to be written of labels and specification of an object whose pool is as it describes it, as a merge patch.
     fn correction(&self, _: &Self::View) -> Option<Value> {

@@ -209,3 +209,15 @@ fn the_owner_of_a_workload_is_named() {
     let change = change(WorkloadKind::Deployment, &web);
     assert!(change.notes[0].contains("App shop"), "{:?}", change.notes);
 }
+
+#[test]
+fn a_selector_names_labels_in_either_of_its_forms() {
+    let selector = json!({
+        "matchLabels": { "app": "web" },
+        "matchExpressions": [{ "key": "macvlan.panda.io/macvlanIpType", "operator": "Exists" }, {}],
+    });
+    let named = selected(&selector);
+    let named: Vec<&str> = named.keys().map(String::as_str).collect();
+    assert_eq!(named, ["app", "macvlan.panda.io/macvlanIpType"]);
+    assert!(selected(&Value::Null).is_empty());
+}

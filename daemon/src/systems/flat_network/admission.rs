@@ -13,7 +13,7 @@ mod workload;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use fipd_core::{ClusterId, Identity, Ledger, System};
+use fipd_core::{ClusterId, Identity, Ledger, System, Text};
 use futures::future::BoxFuture;
 use parking_lot::RwLock;
 use tokio::{sync::Semaphore, time::Instant};
@@ -55,6 +55,9 @@ const KIND_POD: &str = "Pod";
 /// What the controllers know of a cluster, once they know it completely.
 pub trait FlatFacts: Send + Sync {
     fn id(&self) -> &ClusterId;
+
+    /// The one whose subnets count.
+    fn namespace(&self) -> &Text;
 
     /// Whether the session it is of goes on.
     fn lives(&self) -> bool;
@@ -117,9 +120,14 @@ enum FlatQuestion {
 
 impl FlatQuestion {
     /// Reads it; the answer, where that needs nothing but the object.
-    fn read(kind: &ReviewedKind, question: &Question) -> Result<Self, Verdict> {
+    /// Subnets count in `namespace` alone; `None`: that is not known.
+    fn read(
+        kind: &ReviewedKind,
+        question: &Question,
+        namespace: Option<&Text>,
+    ) -> Result<Self, Verdict> {
         if question.operation == Operation::Delete {
-            return FlatRemoval::read(kind, question).map(Self::Removal);
+            return FlatRemoval::read(kind, question, namespace).map(Self::Removal);
         }
         let writes = matches!(question.operation, Operation::Create | Operation::Update);
         let ends = question.object.metadata.deletion_timestamp.is_some();
@@ -127,7 +135,7 @@ impl FlatQuestion {
             return Err(Verdict::allowed());
         }
         if *kind == SUBNET {
-            let write = SubnetWrite::read(question)?;
+            let write = SubnetWrite::read(question, namespace)?;
             return Ok(Self::Subnet(Box::new(write)));
         }
         let write = match *kind == IP {
@@ -167,7 +175,9 @@ impl FlatJudge {
     }
 
     async fn answer(&self, cluster: &str, kind: &ReviewedKind, question: &Question) -> Judged {
-        let asked = match FlatQuestion::read(kind, question) {
+        let facts = self.clusters.of(cluster);
+        let namespace = facts.as_ref().map(|facts| facts.namespace());
+        let asked = match FlatQuestion::read(kind, question, namespace) {
             Ok(asked) => asked,
             Err(verdict) => return Judged::checked(verdict),
         };

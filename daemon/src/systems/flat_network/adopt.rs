@@ -3,7 +3,10 @@
 
 mod multus;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
 
 use fipd_core::{System, Text};
 use fipd_crds::flat_network::{FlatNetworkIP, FlatNetworkSubnet};
@@ -13,7 +16,7 @@ use kube::{Api, ResourceExt as _, api::ListParams};
 use serde_json::Value;
 
 use super::{
-    ip::FlatIpView,
+    ip::{FlatIpView, leaked},
     lease,
     names::{FLAT_IP, NAMESPACE, OPERATOR, SERVICE_ACCOUNT, TLS_ROLLOUT, VALIDATING_WEBHOOK},
     settings::FlatNetworkSettings,
@@ -113,12 +116,10 @@ impl FlatTakeover {
         (subnets, ips): (&[Named<SubnetView>], &[Named<FlatIpView>]),
         report: &mut FlatReport,
     ) {
-        let mut users: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-        for (_, ip) in ips.iter().filter(|(_, ip)| !ip.status.addr.is_empty()) {
-            users
-                .entry(&ip.spec.subnet)
-                .or_default()
-                .insert(&ip.status.addr);
+        let mut users: BTreeMap<&str, BTreeSet<IpAddr>> = BTreeMap::new();
+        for (_, ip) in ips {
+            let address: Option<IpAddr> = ip.status.addr.parse().ok();
+            users.entry(&ip.spec.subnet).or_default().extend(address);
         }
         for (key, subnet) in subnets {
             let pool = self.ipam.read(|ledger| {
@@ -135,13 +136,10 @@ impl FlatTakeover {
                 .then(|| "no pod gets an address of it".to_owned())
                 .into_iter()
                 .collect();
-            let gateway = i64::from(!subnet.status.gateway.is_empty());
-            let used = users.get(&*key.name).map_or(0, BTreeSet::len);
-            let used = i64::try_from(used).unwrap_or(i64::MAX);
-            let lost = subnet
-                .status
-                .used_ip_count
-                .saturating_sub(used.saturating_add(gateway));
+            let lost = users.get(&*key.name).map_or_else(
+                || leaked::count(&subnet.status, &BTreeSet::new()),
+                |users| leaked::count(&subnet.status, users),
+            );
             if lost > 0 {
                 wrongs.push(format!(
                     "status.usedIP has {lost} addresses that no FlatNetworkIP has; they are free once two lists of the cluster, a minute apart, show that none has"
@@ -158,8 +156,17 @@ impl FlatTakeover {
         ips: &[(Key, FlatIpView)],
         report: &mut FlatReport,
     ) {
+        let mut first: BTreeMap<(&str, &str), (&Key, &FlatIpView)> = BTreeMap::new();
+        for (key, ip) in ips.iter().filter(|(_, ip)| !ip.status.addr.is_empty()) {
+            let of_address = first.entry((&ip.spec.subnet, &ip.status.addr));
+            let of_address = of_address.or_insert((key, ip));
+            let age = |one: &(&Key, &FlatIpView)| (one.1.meta.created, one.0.clone());
+            if age(&(key, ip)) < age(of_address) {
+                *of_address = (key, ip);
+            }
+        }
         for (key, ip) in ips {
-            let Ok(address) = ip.status.addr.parse::<std::net::IpAddr>() else {
+            let Ok(address) = ip.status.addr.parse::<IpAddr>() else {
                 continue;
             };
             let identity = key.identity(System::flat_network(), &session.id, FLAT_IP.kind);
@@ -171,6 +178,10 @@ impl FlatTakeover {
                 let rival = rival.and_then(|lease| lease.owner());
                 (held, rival.map(|holder| holder.identity.to_string()))
             });
+            // Before anything is adopted the objects alone say it.
+            let older = first.get(&(&*ip.spec.subnet, &*ip.status.addr));
+            let older = older.filter(|(older, _)| *older != key);
+            let rival = rival.or_else(|| older.map(|(older, _)| older.to_string()));
             let name = key.to_string();
             match (held, rival) {
                 (true, _) => {

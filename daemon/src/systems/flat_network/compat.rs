@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::settings::{ArpPolicy, FlatNetworkSettings};
+use super::settings::{ArpPolicy, CidrList, FlatNetworkSettings};
 use crate::config::{
     Config, Serve,
     compat::{self, CompatFlag, CompatValue, Form},
@@ -60,6 +60,7 @@ pub(super) static FLAGS: &[CompatFlag] = &[
         "`true` is `debug`. `--log-level` is fipd's own flag.",
     )
     .form(Form::Switch),
+    CompatFlag::nothing("v", "`--log-level` says what is logged.").form(Form::Number),
     CompatFlag::nothing("worker", "fipd has as many as it needs.").form(Form::Number),
     CompatFlag::sets(
         "",
@@ -106,7 +107,8 @@ pub(super) static FLAGS: &[CompatFlag] = &[
         "",
         "cluster[*].flat-network.cluster-cidr",
         |config, value| {
-            each(config, |settings| settings.cluster_cidr = value.text.as_str().into());
+            let list = CidrList::try_from(value.text.clone())?;
+            each(config, |settings| settings.cluster_cidr = list.clone());
             Ok(())
         },
         "One CIDR, or several with commas.",
@@ -116,7 +118,8 @@ pub(super) static FLAGS: &[CompatFlag] = &[
         "",
         "cluster[*].flat-network.service-cidr",
         |config, value| {
-            each(config, |settings| settings.service_cidr = value.text.as_str().into());
+            let list = CidrList::try_from(value.text.clone())?;
+            each(config, |settings| settings.service_cidr = list.clone());
             Ok(())
         },
         "One CIDR, or several with commas.",
@@ -207,10 +210,10 @@ serve = ["admission"]
                 settings(config).proxy_arp
             }),
             ("FLAT_NETWORK_CLUSTER_CIDR", "10.1.0.0/16", |config| {
-                &*settings(config).cluster_cidr == "10.1.0.0/16"
+                &*settings(config).cluster_cidr.0 == "10.1.0.0/16"
             }),
             ("FLAT_NETWORK_SERVICE_CIDR", "10.2.0.0/16", |config| {
-                &*settings(config).service_cidr == "10.2.0.0/16"
+                &*settings(config).service_cidr.0 == "10.2.0.0/16"
             }),
         ];
         check_rows("flat-network", FILE, cases);

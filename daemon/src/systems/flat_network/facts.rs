@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fipd_core::ClusterId;
+use fipd_core::{ClusterId, Text};
 
 use super::{
     admission::FlatFacts,
@@ -22,6 +22,10 @@ pub struct ClusterFacts(pub Arc<PodController>);
 impl FlatFacts for ClusterFacts {
     fn id(&self) -> &ClusterId {
         &self.0.context.site.id
+    }
+
+    fn namespace(&self) -> &Text {
+        &self.0.settings.namespace
     }
 
     fn lives(&self) -> bool {

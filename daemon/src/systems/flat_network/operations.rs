@@ -14,10 +14,7 @@ use crate::{
     cni::CniHealth,
     config::operation::{Column, ColumnLink, Does, Operations, Served, SystemOperation},
     connected::Connected,
-    controller::{
-        conditions::{INVALID, READY},
-        store::Key,
-    },
+    controller::{conditions::READY, store::Key},
 };
 
 /// All of it.
@@ -169,13 +166,14 @@ fn addresses(pods: &PodController) -> Vec<(Key, Value)> {
         (key, row)
     });
     let refused = pods.refused().into_iter();
-    let without = refused.map(|(key, pod, wrong)| {
-        let mut row = named(&key, Some(&pod));
-        row["interface"] = json!(Some(&pod.interface.name).filter(|name| !name.is_empty()));
-        row["pod"] = json!(&*pod.pod);
-        row["reason"] = json!(INVALID);
-        row["message"] = json!(wrong.to_string());
-        (key, row)
+    let without = refused.map(|one| {
+        let mut row = named(&one.key, Some(&one.pod));
+        let interface = Some(&one.pod.interface.name);
+        row["interface"] = json!(interface.filter(|name| !name.is_empty()));
+        row["pod"] = json!(&*one.pod.pod);
+        row["reason"] = json!(one.reason);
+        row["message"] = json!(one.message);
+        (one.key, row)
     });
     addressed.chain(without).collect()
 }

@@ -3,6 +3,7 @@
 use std::{sync::LazyLock, time::Duration};
 
 use fipd_core::Text;
+use ipnet::IpNet;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -41,12 +42,12 @@ pub struct FlatNetworkSettings {
     pub dead_node_limit: PodLimit,
     /// Whether fipd holds the Lease of the original's operator, and waits for it.
     pub leader_elect: bool,
-    /// Version of CNI in the NetworkAttachmentDefinitions: the Multus of RKE2 wants `0.3.1`.
-    pub cni_version: Text,
+    /// Version of CNI in the NetworkAttachmentDefinitions, from `0.3.1` to `1.1.0`: the Multus of RKE2 wants `0.3.1`.
+    pub cni_version: CniVersion,
     /// Addresses of pods on the primary network: one CIDR, or several with commas.
-    pub cluster_cidr: Text,
+    pub cluster_cidr: CidrList,
     /// The same of Services.
-    pub service_cidr: Text,
+    pub service_cidr: CidrList,
     /// How nodes announce the addresses of pods.
     pub arp_policy: ArpPolicy,
     /// Whether nodes answer for the addresses of others on the interfaces of pods.
@@ -87,13 +88,49 @@ impl TryFrom<u32> for Mtu {
     }
 }
 
+/// A version of the CNI specification that the plugin speaks.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(try_from = "String")]
+pub struct CniVersion(pub Text);
+
+impl TryFrom<String> for CniVersion {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let known = fipd_cni::SUPPORTED.contains(&&*text);
+        known
+            .then(|| Self(text.as_str().into()))
+            .ok_or_else(|| format!("{text:?}: allowed are {}", fipd_cni::SUPPORTED.join(", ")))
+    }
+}
+
+/// CIDRs, separated by commas; none where it is empty.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(try_from = "String")]
+pub struct CidrList(pub Text);
+
+impl TryFrom<String> for CidrList {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let all = text.split(',').map(str::trim);
+        let mut all = all.filter(|one| !one.is_empty());
+        match all.find(|one| one.parse::<IpNet>().is_err()) {
+            None => Ok(Self(text.as_str().into())),
+            Some(wrong) => Err(format!(
+                "{wrong:?} is no CIDR; allowed are CIDRs such as 10.42.0.0/16, separated by commas"
+            )),
+        }
+    }
+}
+
 impl FlatNetworkSettings {
     /// What NetworkAttachmentDefinitions say.
     pub fn attachment(&self) -> AttachmentConfig {
         AttachmentConfig {
-            cni_version: self.cni_version.to_string(),
-            cluster_cidr: self.cluster_cidr.to_string(),
-            service_cidr: self.service_cidr.to_string(),
+            cni_version: self.cni_version.0.to_string(),
+            cluster_cidr: self.cluster_cidr.0.to_string(),
+            service_cidr: self.service_cidr.0.to_string(),
             arp_policy: self.arp_policy.as_str().to_owned(),
             proxy_arp: self.proxy_arp,
             mtu: self.mtu.0,
@@ -108,9 +145,9 @@ impl Default for FlatNetworkSettings {
             pending_limit: PodLimit(Some(Duration::from_secs(300))),
             dead_node_limit: PodLimit(None),
             leader_elect: true,
-            cni_version: "1.0.0".into(),
-            cluster_cidr: "10.42.0.0/16".into(),
-            service_cidr: "10.43.0.0/16".into(),
+            cni_version: CniVersion("1.0.0".into()),
+            cluster_cidr: CidrList("10.42.0.0/16".into()),
+            service_cidr: CidrList("10.43.0.0/16".into()),
             arp_policy: ArpPolicy::default(),
             proxy_arp: false,
             mtu: Mtu(1_500),
@@ -187,6 +224,9 @@ mod tests {
             ("dead-node-limit = \"2d\"", "30s to 1d"),
             ("nodes = []", "nodes"),
             ("mtu = 100", "576 to 9216"),
+            ("cni-version = \"0.2.0\"", "0.3.1"),
+            ("cluster-cidr = \"10.42.0.0/160\"", "10.42.0.0/160"),
+            ("service-cidr = \"10.43.0.0/16,x\"", "\"x\""),
             ("arp-policy = \"none\"", "arping"),
         ] {
             let error = read(wrong).expect_err(wrong);

@@ -186,7 +186,9 @@ impl FlatWorkload for Job {
         let is_over = conditions
             .any(|one| matches!(&*one.type_, "Complete" | "Failed") && one.status == "True");
         let mut owners = self.metadata.owner_references.iter().flatten();
-        let is_made = owners.any(|owner| owner.controller == Some(true));
+        // That one keeps them.
+        let is_made =
+            owners.any(|owner| owner.controller == Some(true) && owner.kind == CRON_JOB.kind);
         let template = self.spec.map(|spec| spec.template);
         WorkloadParts {
             keeps_nothing: is_over || is_made,

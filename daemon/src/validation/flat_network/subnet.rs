@@ -5,9 +5,7 @@ use std::net::IpAddr;
 use fipd_cni::attachment::LinkKind;
 use fipd_core::{AddressError, AddressSpec, Ends, EndsOf, Family, PoolSpec, Span};
 use fipd_crds::{
-    flat_network::{
-        FlatNetworkSubnet, FlatNetworkSubnetSpec, FlatRange, RouteSettings, names::NAMESPACE,
-    },
+    flat_network::{FlatNetworkSubnet, FlatNetworkSubnetSpec, FlatRange, RouteSettings},
     names::is_object_name,
 };
 use ipnet::IpNet;
@@ -231,16 +229,16 @@ impl FlatSubnet {
     }
 }
 
-/// Whether subnets count in this namespace.
+/// Whether subnets count in this namespace: they do in `allowed` alone.
 ///
 /// # Errors
 /// They do not.
-pub fn check_namespace(namespace: &str) -> Result<(), Wrong> {
-    if namespace == NAMESPACE {
+pub fn check_namespace(namespace: &str, allowed: &str) -> Result<(), Wrong> {
+    if namespace == allowed {
         return Ok(());
     }
     let allowed =
-        format!("invalid subnet namespace: subnets count in {NAMESPACE} only; create it there");
+        format!("invalid subnet namespace: subnets count in {allowed} only; create it there");
     Err(Wrong::new("metadata.namespace", namespace, allowed))
 }
 

@@ -2,9 +2,13 @@
 
 use std::net::IpAddr;
 
-use fipd_core::{Identity, Ledger, System};
+use fipd_core::{Identity, Ledger, System, Text};
 
-use super::{BookReader, FlatFacts, holder_text, kinds::SUBNET, subnet::object_of};
+use super::{
+    BookReader, FlatFacts, holder_text,
+    kinds::SUBNET,
+    subnet::{counts, object_of},
+};
 use crate::{
     admission::{
         ReviewedKind,
@@ -12,7 +16,6 @@ use crate::{
     },
     controller::store::Key,
     systems::flat_network::names::pod_key,
-    validation::flat_network::subnet::check_namespace,
 };
 
 /// The controllers of a cluster that delete what has lost its namespace or owner. One without accounts of its own for each
@@ -35,7 +38,11 @@ pub enum FlatRemoval {
 
 impl FlatRemoval {
     /// The answer, where it may go whatever is in use. fipd and the garbage collector delete by UID, which nobody types.
-    pub fn read(kind: &ReviewedKind, question: &Question) -> Result<Self, Verdict> {
+    pub fn read(
+        kind: &ReviewedKind,
+        question: &Question,
+        namespace: Option<&Text>,
+    ) -> Result<Self, Verdict> {
         let clears = question.by_uid || CONTROLLERS.contains(&&*question.user);
         let old = question.old.as_ref();
         let ends = old.is_some_and(|old| old.metadata.deletion_timestamp.is_some());
@@ -45,7 +52,7 @@ impl FlatRemoval {
         if *kind != SUBNET {
             return Ok(Self::Ip(Key::new(&question.namespace, &question.name)));
         }
-        match check_namespace(&question.namespace) {
+        match counts(question, namespace) {
             Ok(()) => Ok(Self::Subnet(question.name.clone())),
             // It counts for nothing.
             Err(_) => Err(Verdict::allowed()),
@@ -77,7 +84,7 @@ fn subnet(
 ) -> Result<Vec<String>, Verdict> {
     let users = book.look(|ledger: &Ledger| {
         let system = System::flat_network();
-        let pool = ledger.mirror(&system, facts.id(), &object_of(name));
+        let pool = ledger.mirror(&system, facts.id(), &object_of(facts, name));
         let leases = pool.map(|pool| ledger.pool_leases(pool.id, None, LOOKED_AT));
         let leases = leases.unwrap_or_default().into_iter();
         let held =

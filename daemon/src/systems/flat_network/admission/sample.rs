@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use fipd_core::{
     ClusterId, Holder, Lease, LeaseKey, LeaseState, Ledger, Member, NetworkId, Op, Origin, Pool,
-    PoolId, PoolSpec, System, Timestamp,
+    PoolId, PoolSpec, System, Text, Timestamp,
 };
 use serde_json::{Value, json};
 
@@ -18,6 +18,7 @@ use crate::{
         review::{Question, Verdict},
     },
     controller::store::Key,
+    systems::flat_network::names::NAMESPACE,
     validation::flat_network::{
         interfaces::partner_of, mac::MacAddress, subnet::FlatSubnet, workload::WorkloadRef,
     },
@@ -26,6 +27,7 @@ use crate::{
 /// The cluster `lab` with what its controllers know.
 pub struct Lab {
     id: ClusterId,
+    namespace: Text,
     subnets: Vec<(String, Arc<FlatSubnet>)>,
     pools: Vec<Pool>,
     leases: Vec<Lease>,
@@ -42,6 +44,10 @@ impl BookReader for Ledger {
 impl FlatFacts for Lab {
     fn id(&self) -> &ClusterId {
         &self.id
+    }
+
+    fn namespace(&self) -> &Text {
+        &self.namespace
     }
 
     fn lives(&self) -> bool {
@@ -97,6 +103,7 @@ impl Lab {
     pub fn new() -> Self {
         let lab = Self {
             id: ClusterId("cluster-1".into()),
+            namespace: NAMESPACE.into(),
             subnets: Vec::new(),
             pools: Vec::new(),
             leases: Vec::new(),
@@ -113,7 +120,7 @@ impl Lab {
         let spec = subnet(fields)["spec"].take();
         let spec = serde_json::from_value(spec).expect("a spec");
         let subnet = FlatSubnet::read(&spec).expect("a subnet");
-        let object = object_of(name);
+        let object = object_of(&self, name);
         let spec = PoolSpec {
             name: format!("flat-network/lab/{object}").into(),
             origin: Origin::Mirror {
@@ -201,8 +208,14 @@ impl Lab {
         Ledger::load(pools.chain(leases).chain([next]), 0).expect("rows")
     }
 
+    /// Subnets count in another namespace.
+    pub fn in_namespace(mut self, namespace: &str) -> Self {
+        self.namespace = namespace.into();
+        self
+    }
+
     pub fn judge(&self, kind: &ReviewedKind, question: &Question) -> Verdict {
-        match FlatQuestion::read(kind, question) {
+        match FlatQuestion::read(kind, question, Some(&self.namespace)) {
             Ok(asked) => asked.verdict(self, &self.ledger()),
             Err(verdict) => verdict,
         }

@@ -2,11 +2,8 @@
 
 use std::net::IpAddr;
 
-use fipd_core::{Identity, Ledger, PoolId, Span, System};
-use fipd_crds::{
-    flat_network::{FlatNetworkSubnetSpec, names::NAMESPACE},
-    labels::NETWORK,
-};
+use fipd_core::{Identity, Ledger, PoolId, Span, System, Text};
+use fipd_crds::{flat_network::FlatNetworkSubnetSpec, labels::NETWORK};
 
 use super::{BookReader, FlatFacts, for_now, holder_text};
 use crate::{
@@ -14,9 +11,12 @@ use crate::{
         review::{Operation, Question, Verdict},
         spec,
     },
-    validation::flat_network::{
-        changes, clash, pools, spans,
-        subnet::{FlatSubnet, check_namespace},
+    validation::{
+        Wrong,
+        flat_network::{
+            changes, clash, pools, spans,
+            subnet::{FlatSubnet, check_namespace},
+        },
     },
 };
 
@@ -46,13 +46,13 @@ struct SubnetUse {
 
 impl SubnetWrite {
     /// Rules S1 to S7, and what nobody checked.
-    pub fn read(question: &Question) -> Result<Self, Verdict> {
+    pub fn read(question: &Question, namespace: Option<&Text>) -> Result<Self, Verdict> {
         let is_new = question.operation == Operation::Create;
         let before = question.before();
         if before.is_some_and(|old| old.spec == question.object.spec) {
             return Err(Verdict::allowed());
         }
-        match check_namespace(&question.namespace) {
+        match counts(question, namespace) {
             Err(wrong) if is_new => return Err(wrong.into()),
             // It counts for nothing, and whoever moves it may write it.
             Err(wrong) => return Err(Verdict::warned(vec![wrong.to_string()])),
@@ -124,15 +124,22 @@ fn overlaps(
     })
 }
 
+/// Whether a subnet counts where it is; also where that is not known.
+pub fn counts(question: &Question, namespace: Option<&Text>) -> Result<(), Wrong> {
+    namespace.map_or(Ok(()), |allowed| {
+        check_namespace(&question.namespace, allowed)
+    })
+}
+
 /// What the address book calls the subnet.
-pub fn object_of(name: &str) -> String {
-    format!("{NAMESPACE}/{name}")
+pub fn object_of(facts: &dyn FlatFacts, name: &str) -> String {
+    format!("{}/{name}", facts.namespace())
 }
 
 impl SubnetUse {
     fn of(ledger: &Ledger, facts: &dyn FlatFacts, name: &str, lost: &[Span]) -> Self {
         let system = System::flat_network();
-        let pool = ledger.mirror(&system, facts.id(), &object_of(name));
+        let pool = ledger.mirror(&system, facts.id(), &object_of(facts, name));
         let Some(pool) = pool.map(|pool| pool.id) else {
             return Self {
                 pool: None,

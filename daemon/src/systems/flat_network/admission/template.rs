@@ -1,7 +1,8 @@
 //! Where the pods of a workload are described, and what their annotations say beside addresses.
 
 use fipd_crds::flat_network::names::{
-    ADDITIONAL_INTERFACES, ATTACHMENT, DEFAULT_NETWORK, DUAL_STACK, IP, MAC, NETWORKS, SUBNET,
+    ADDITIONAL_INTERFACES, ATTACHMENT, DEFAULT_NETWORK, DUAL_STACK, IP, KEEP_SECONDS, MAC,
+    NETWORKS, SUBNET,
 };
 use serde_json::Value;
 
@@ -101,7 +102,14 @@ impl PodTemplate {
 
 /// Whether the annotations ask for the same as before. Other changes of a workload are not kept from being stored.
 pub fn is_same(before: &Annotations, after: &Annotations) -> bool {
-    let keys = [IP, SUBNET, MAC, ADDITIONAL_INTERFACES, DUAL_STACK];
+    let keys = [
+        IP,
+        SUBNET,
+        MAC,
+        ADDITIONAL_INTERFACES,
+        DUAL_STACK,
+        KEEP_SECONDS,
+    ];
     let asked = |all: &Annotations| keys.map(|key| all.get(key).cloned());
     asked(before) == asked(after) && multus::is_told(before) == multus::is_told(after)
 }

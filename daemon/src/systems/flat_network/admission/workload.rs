@@ -26,7 +26,7 @@ use crate::{
     validation::{
         Wrong,
         flat_network::{
-            annotations::{AskedFields, PodAddresses},
+            annotations::{AskedFields, PodAddresses, keep_seconds},
             interfaces::{PodInterface, no_partner, pod_of},
             mac::MacAddress,
             multus,
@@ -79,6 +79,7 @@ impl WorkloadWrite {
             );
             return Err(Verdict::warned(vec![text]));
         }
+        keep_seconds(path, &annotations)?;
         if *kind == POD && !question.name.is_empty() {
             for one in &interfaces {
                 one.id.object_name(path, &question.name)?;
@@ -286,7 +287,7 @@ fn leases(
     asked: &PodAddresses,
 ) -> Vec<(IpAddr, Arc<Lease>)> {
     let system = System::flat_network();
-    let pool = ledger.mirror(&system, facts.id(), &object_of(&asked.subnet));
+    let pool = ledger.mirror(&system, facts.id(), &object_of(facts, &asked.subnet));
     let Some(network) = pool.map(|pool| pool.spec.network) else {
         return Vec::new();
     };

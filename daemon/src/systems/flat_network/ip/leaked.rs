@@ -73,6 +73,18 @@ fn leaked(
     .collect()
 }
 
+/// How many addresses the status of a subnet counts as used, beside its gateway and those that objects show.
+pub fn count(status: &FlatNetworkSubnetStatus, shown: &BTreeSet<IpAddr>) -> u128 {
+    let used: Vec<Span> = status.used_ip.iter().filter_map(span).collect();
+    let gateway = status.gateway.parse().ok();
+    let known = shown.iter().copied().chain(gateway).map(Span::single);
+    let left = spans::minus(&used, &known.collect::<Vec<_>>());
+    let sizes = left.iter().map(|span| span.last - span.first);
+    sizes.fold(0, |sum: u128, size| {
+        sum.saturating_add(size).saturating_add(1)
+    })
+}
+
 fn span(range: &FlatRange) -> Option<Span> {
     let (from, to) = (range.from.parse().ok()?, range.to.parse().ok()?);
     let range = AddressSpec::Range(from, to);
@@ -117,5 +129,27 @@ mod tests {
             assert!(found(&[nonsense]).is_empty(), "{nonsense:?}");
         }
         assert!(found(&[("10.0.1.1", "10.0.1.2")]).is_empty(), "outside");
+    }
+
+    /// The original counts the gateway or not.
+    #[test]
+    fn g1_1_the_gateway_is_no_leak_and_hides_none() {
+        let shown = ["10.0.0.2", "10.0.0.3"].map(|address| address.parse().unwrap());
+        let lost = |from: &str, to: &str| {
+            let range = FlatRange {
+                from: from.to_owned(),
+                to: to.to_owned(),
+                ..FlatRange::default()
+            };
+            let status = FlatNetworkSubnetStatus {
+                gateway: "10.0.0.1".to_owned(),
+                used_ip: vec![range],
+                ..FlatNetworkSubnetStatus::default()
+            };
+            count(&status, &shown.into())
+        };
+        assert_eq!(lost("10.0.0.1", "10.0.0.3"), 0);
+        assert_eq!(lost("10.0.0.2", "10.0.0.4"), 1);
+        assert_eq!(lost("10.0.0.1", "10.0.0.5"), 2);
     }
 }

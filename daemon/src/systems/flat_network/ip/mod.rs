@@ -3,7 +3,7 @@
 
 #[cfg(test)]
 mod conformance_tests;
-mod leaked;
+pub mod leaked;
 mod status;
 pub mod wish;
 
@@ -24,8 +24,8 @@ use parking_lot::Mutex;
 
 use super::{
     names::{
-        CHOSEN_MAC, FLAT_IP, FURTHER_INTERFACES, INTERFACE, IP_REMOVE, KEEP_SECONDS, KEPT_SINCE,
-        WORKLOAD, pod_key,
+        CHOSEN_MAC, FLAT_IP, FURTHER_INTERFACES, INTERFACE, IP_REMOVE, IPV6TO4, KEEP_SECONDS,
+        KEPT_SINCE, WORKLOAD, pod_key,
     },
     pod::{alive, observe::used},
     settings::FlatNetworkSettings,
@@ -71,6 +71,8 @@ pub struct FlatIpView {
     pub interface: Option<String>,
     /// The other interfaces of its pod, where it is the address of the first.
     pub further: Option<String>,
+    /// Whether it has an address of 6to4 as well, as its subnet says it.
+    pub ipv6to4: Option<String>,
     /// The MAC of those that its pod names.
     pub mac: Option<String>,
     /// What its pod is of.
@@ -98,6 +100,7 @@ impl FlatIpView {
                 .cloned()
                 .filter(|mac| !mac.is_empty()),
             interface: annotation(INTERFACE).cloned(),
+            ipv6to4: annotation(IPV6TO4).cloned(),
             further: annotation(FURTHER_INTERFACES).cloned(),
             workload: annotation(WORKLOAD).and_then(|text| {
                 let (kind, name) = text.split_once('/')?;

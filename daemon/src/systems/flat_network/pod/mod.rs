@@ -255,16 +255,8 @@ impl PodController {
         };
         self.note_waiting(key, mac.is_none() && !macs.is_empty() && !pod.is_over());
         if mac.is_none() && !macs.is_empty() && !pod.is_over() {
-            let note = format!(
-                "no available MAC address: all {} that annotation {} names are in use; it gets the first that becomes free",
-                macs.len(),
-                match pod.interface.is_first() {
-                    true => MAC,
-                    false => ADDITIONAL_INTERFACES,
-                }
-            );
             self.context
-                .warn(&pod.key(key), &pod.meta.uid, IP_ERROR, note);
+                .warn(&pod.key(key), &pod.meta.uid, IP_ERROR, no_mac(pod));
             return Ok(None);
         }
         let namespace = self.namespaces.get(&Key::new("", &key.namespace));
@@ -462,4 +454,16 @@ impl PodController {
             .await?;
         Ok(Next::Done)
     }
+}
+
+/// Why a pod waits for a MAC.
+fn no_mac(pod: &PodView) -> String {
+    let named = pod.wants.as_ref().map_or(0, |wants| wants.macs.len());
+    let annotation = match pod.interface.is_first() {
+        true => MAC,
+        false => ADDITIONAL_INTERFACES,
+    };
+    format!(
+        "no available MAC address: all {named} that annotation {annotation} names are in use; it gets the first that becomes free"
+    )
 }

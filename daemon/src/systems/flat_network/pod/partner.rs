@@ -5,21 +5,29 @@ use std::sync::Arc;
 use fipd_core::Ledger;
 
 use super::{
-    PodController,
+    PodController, no_mac,
     observe::{ANNOTATIONS, PodView},
     plan::is_of,
 };
 use crate::{
-    controller::store::Key,
+    controller::{conditions::INVALID, store::Key},
     systems::flat_network::{ip::FlatIpView, names::DUAL_STACK},
-    validation::{
-        Wrong,
-        flat_network::{
-            annotations::{PodAddresses, annotation},
-            interfaces::{no_partner, partner_of},
-        },
+    validation::flat_network::{
+        annotations::{PodAddresses, annotation},
+        interfaces::{no_partner, partner_of},
     },
 };
+
+/// Reason: others have every MAC that the pod names.
+const MAC_IN_USE: &str = "MACInUse";
+
+/// A pod that asks for an address and gets none, without an object that could say so.
+pub struct RefusedPod {
+    pub key: Key,
+    pub pod: Arc<PodView>,
+    pub reason: &'static str,
+    pub message: String,
+}
 
 impl PodController {
     /// Whether the one subnet names the other as its partner.
@@ -67,15 +75,25 @@ impl PodController {
         })
     }
 
-    /// Those that get no address for what their annotations say.
-    pub fn refused(&self) -> Vec<(Key, Arc<PodView>, Wrong)> {
+    /// Those that get no address for what their annotations say, or because others have the MACs that they name.
+    pub fn refused(&self) -> Vec<RefusedPod> {
         let all = self.context.objects.all().into_iter();
         let without =
             all.filter(|(key, pod)| !pod.is_over() && self.ips.context.objects.seen(key).is_none());
+        let waiting = self.waiting.lock().clone();
         let refused = without.filter_map(|(key, pod)| {
             let pod = self.with_subnet(&key, pod, None);
-            let wrong = pod.wants.clone().err()?;
-            Some((key, pod, wrong))
+            let (reason, message) = match &pod.wants {
+                Err(wrong) => (INVALID, wrong.to_string()),
+                Ok(_) if waiting.contains(&key) => (MAC_IN_USE, no_mac(&pod)),
+                Ok(_) => return None,
+            };
+            Some(RefusedPod {
+                key,
+                pod,
+                reason,
+                message,
+            })
         });
         refused.collect()
     }

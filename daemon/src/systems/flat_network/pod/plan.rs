@@ -214,6 +214,10 @@ fn is_kept(pod: &PodView, there: Option<&FlatIpView>, facts: &PodFacts) -> bool 
 
 /// Whether the pod has had its address and its node for too long without using it.
 fn is_late(pod: &PodView, ip: &FlatIpView, facts: &PodFacts, now: jiff::Timestamp) -> bool {
+    // Nobody calls its plugin again: the object was made anew.
+    if pod.uses.iter().any(|one| one.to_string() == ip.status.addr) {
+        return false;
+    }
     let Some(limit) = facts.pending_limit.filter(|_| ip.status.phase == PENDING) else {
         return false;
     };
@@ -348,6 +352,7 @@ fn difference(ip: &FlatIpView, wanted: &FlatNetworkIP) -> Value {
     let has = [
         (KEEP_SECONDS, ip.keeps.map(|seconds| seconds.to_string())),
         (CHOSEN_MAC, ip.mac.clone()),
+        (IPV6TO4, ip.ipv6to4.clone()),
         (INTERFACE, ip.interface.clone()),
         (FURTHER_INTERFACES, ip.further.clone()),
         (WORKLOAD, ip.workload.as_ref().map(workload_text)),

@@ -9,7 +9,10 @@ mod tests;
 
 use std::sync::Arc;
 
-use fipd_core::{AddressSpec, Lease, Ledger, Pool, PoolSpec, Span, System};
+use fipd_core::{
+    AddressSpec, Adopt, Holder, Lease, LeaseKey, Ledger, NetworkId, Pool, PoolSpec, Request, Span,
+    System, Text,
+};
 use fipd_crds::{
     flat_network::{FlatNetworkSubnet, FlatNetworkSubnetSpec, FlatNetworkSubnetStatus},
     labels::NETWORK,
@@ -20,7 +23,7 @@ use serde_json::{Value, json};
 pub use self::accepted::AcceptedSubnets;
 use super::{
     ip::FlatIpView,
-    names::{ACTIVE, IPV6TO4, SUBNET_REMOVE},
+    names::{ACTIVE, FLAT_IP, IPV6TO4, SUBNET_REMOVE},
     settings::FlatNetworkSettings,
     workload::reservation,
 };
@@ -33,6 +36,7 @@ use crate::{
             Eligible, Leaving, OUT_OF_RANGE, PoolController, PoolReport, PoolSource, PoolState,
             SourceFacts, not_ready,
         },
+        site::Site,
         store::{Key, Objects},
     },
     validation::{
@@ -185,6 +189,28 @@ impl PoolSource for SubnetSource {
         }
     }
 
+    /// Of a subnet that could not be served when the cluster was adopted, pods may have addresses.
+    fn shown_already(&self, site: &Site, subnet: &SubnetView, network: NetworkId) -> Vec<Request> {
+        let ips = self.ips.all().into_iter();
+        let own = ips.filter(|(_, ip)| *ip.spec.subnet == *subnet.meta.name);
+        let shown = own.filter_map(|(key, ip)| {
+            let address = ip.status.addr.parse().ok()?;
+            let identity = key.identity(site.system.clone(), &site.id, FLAT_IP.kind);
+            Some(Request::Adopt(Adopt {
+                key: LeaseKey { network, address },
+                length: None,
+                holder: Holder {
+                    identity,
+                    instance: Text::clone(&ip.meta.uid),
+                },
+                tenant: Some(site.tenant_of(&key.namespace)),
+                since: ip.meta.created,
+                actor: site.actor(),
+            }))
+        });
+        shown.collect()
+    }
+
     /// The network address for an address with host bits, the labels by which the originals select, and the current spelling.
     fn correction(&self, subnet: &SubnetView) -> Option<Value> {
         let read = subnet.read()?;
@@ -287,7 +313,10 @@ impl SubnetSource {
         };
         let served = match existing {
             None => self.was_served(subnet),
-            Some(pool) => covered(pool) && moved.is_none(),
+            Some(pool) => {
+                let same = |before| before == read.cidr;
+                covered(pool) && moved.is_none() && pool.spec.subnet.is_none_or(same)
+            }
         };
         (!served).then(|| self.clash(&read, &subnet.meta)).flatten()
     }

@@ -199,9 +199,12 @@ fn what_is_fipds_own_is_checked_as_well() {
     let six = subnet(json!({ "partner": "six" }));
     assert_eq!(six.check_partner("four"), Ok(()));
     is_wrong(six.check_partner("six"), "spec.partner", "itself");
-    assert_eq!(subnet::check_namespace("cattle-flat-network"), Ok(()));
+    assert_eq!(
+        subnet::check_namespace("cattle-flat-network", "cattle-flat-network"),
+        Ok(())
+    );
     is_wrong(
-        subnet::check_namespace("kube-system"),
+        subnet::check_namespace("kube-system", "cattle-flat-network"),
         "metadata.namespace",
         "invalid subnet namespace",
     );

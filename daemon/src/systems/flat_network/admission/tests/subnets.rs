@@ -47,6 +47,19 @@ fn a_new_subnet_must_not_clash_with_others() {
     );
 }
 
+#[test]
+fn subnets_count_in_the_namespace_of_the_settings() {
+    let lab = Lab::new().in_namespace("kube-system");
+    let fields = json!({ "cidr": "10.9.0.0/24", "vlan": 9, "gateway": "", "ranges": [] });
+    let made_in = |namespace: &str| {
+        let object = subnet(&fields);
+        let fields = json!({ "name": "new", "namespace": namespace, "object": object });
+        lab.ask(&SUBNET, "CREATE", &fields)
+    };
+    assert_eq!(made_in("kube-system"), Verdict::allowed());
+    refused(made_in("cattle-flat-network"), &["kube-system"]);
+}
+
 /// Pools of the network count, whatever system they are of and whatever VLAN says that they are apart.
 #[test]
 fn g1_9_a_subnet_must_not_give_what_other_pools_of_the_network_give() {

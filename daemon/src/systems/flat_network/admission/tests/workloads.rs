@@ -102,6 +102,22 @@ fn each_interface_is_judged() {
 }
 
 #[test]
+fn what_would_refuse_every_pod_is_refused_at_once() {
+    let mut object = deployment("auto");
+    let annotations = &mut object["spec"]["template"]["metadata"]["annotations"];
+    annotations["fipd.io/keep-address-seconds"] = json!("1h");
+    refused(
+        create(&Lab::new(), &STATEFUL_SET, "db", object.clone()),
+        &["fipd.io/keep-address-seconds", "\"1h\""],
+    );
+    let before = deployment("auto");
+    refused(
+        update(&Lab::new(), &STATEFUL_SET, "db", &before, &object),
+        &["\"1h\""],
+    );
+}
+
+#[test]
 fn a_workload_has_what_its_own_pods_have() {
     let set = WorkloadRef::new("StatefulSet", "ns", "db");
     let lab = Lab::new()

@@ -249,6 +249,16 @@ fn a_pod_that_does_not_use_its_address_in_time_is_made_anew() {
     };
     let plan = super::plan(&key(), Some(&pod), Some(&ip), &for_ever, at(9_999));
     assert_eq!(plan, PodPlan::Nothing);
+    let runs = PodView {
+        uses: vec!["10.0.0.5".parse().expect("an address")],
+        ..pod
+    };
+    let plan = super::plan(&key(), Some(&runs), Some(&ip), &facts(), at(9_999));
+    assert_ne!(
+        plan,
+        PodPlan::Restart,
+        "Multus says that it has the address"
+    );
 }
 
 #[test]
