@@ -216,6 +216,11 @@ impl Verdict {
         Self::denied(422, "Invalid", message)
     }
 
+    /// It cannot be done as things are.
+    pub fn bad_request(message: impl Into<String>) -> Self {
+        Self::denied(400, "BadRequest", message)
+    }
+
     /// It is understood, and not given.
     pub fn forbidden(message: impl Into<String>) -> Self {
         Self::denied(403, "Forbidden", message)

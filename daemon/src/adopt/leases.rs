@@ -67,15 +67,20 @@ pub async fn look<const N: usize>(
 /// Why the program that holds the Lease is in the way; `None`: nobody else renews it.
 pub async fn renewed_by_other(remote: &Remote, me: &Text, lease: &Key) -> Option<String> {
     let [holder] = look(remote, me, &[LEASE.target(lease)], 1).await;
-    let LeaseHolder::Other {
-        by, alive: true, ..
-    } = holder
-    else {
-        return None;
-    };
-    Some(format!(
-        "{by} holds the Lease {lease} and renews it: stop that program"
-    ))
+    match holder {
+        LeaseHolder::Other {
+            by, alive: true, ..
+        } => Some(format!(
+            "{by} holds the Lease {lease} and renews it: stop that program"
+        )),
+        LeaseHolder::Unknown(error) => Some(format!(
+            "it is not known whether a program renews the Lease {lease}: {error}; let fipd read it"
+        )),
+        LeaseHolder::Other { .. }
+        | LeaseHolder::Ours { .. }
+        | LeaseHolder::Nobody
+        | LeaseHolder::Missing => None,
+    }
 }
 
 fn first_look(lease: Result<Option<Lease>, CallError>, me: &Text) -> LeaseHolder {

@@ -188,7 +188,7 @@ fn used(ipam: &Ipam, pool: &Pool, wanted: Option<&PoolSpec>, question: &Question
         let skips = [SKIP_VALIDATE_DELETE, DELETE_FOR_MOVE];
         let skipped = old.is_some_and(|all| skips.iter().any(|one| all.contains_key(*one)));
         return match !skipped && held.next().is_some() {
-            true => Verdict::invalid(format!(
+            true => Verdict::bad_request(format!(
                 "the pool has allocated addresses; delete their claims first, or write the annotation {SKIP_VALIDATE_DELETE}: then the pool stays until the last is free"
             )),
             false => Verdict::allowed(),
@@ -200,7 +200,7 @@ fn used(ipam: &Ipam, pool: &Pool, wanted: Option<&PoolSpec>, question: &Question
         );
     }
     match outside(wanted, held.map(|lease| lease.prefix())) {
-        Some(text) => Verdict::invalid(format!(
+        Some(text) => Verdict::bad_request(format!(
             "spec: the pool has allocated addresses that it would not have any more: {text}; keep them, or delete their claims first"
         )),
         None => Verdict::allowed(),

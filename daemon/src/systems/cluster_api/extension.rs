@@ -121,9 +121,13 @@ fn object(
 
 /// Whether the object has all of what is wanted.
 fn is_so(found: &Value, wanted: &Value) -> bool {
-    let labels = &found["spec"]["namespaceSelector"]["matchLabels"];
-    let selected = labels == &wanted["spec"]["namespaceSelector"]["matchLabels"]
-        || labels.is_null() && wanted["spec"]["namespaceSelector"]["matchLabels"] == json!({});
+    let selector = |object: &Value| {
+        let selector = &object["spec"]["namespaceSelector"];
+        let labels = selector["matchLabels"].as_object().cloned();
+        let expressions = selector["matchExpressions"].as_array().cloned();
+        (labels.unwrap_or_default(), expressions.unwrap_or_default())
+    };
+    let selected = selector(found) == selector(wanted);
     is_marked(found)
         && is_same_client(
             &found["spec"]["clientConfig"],
@@ -202,6 +206,10 @@ mod tests {
             ("/spec/clientConfig/url", json!("https://other")),
             ("/spec/clientConfig/caBundle", json!("")),
             ("/spec/namespaceSelector/matchLabels", json!({})),
+            (
+                "/spec/namespaceSelector",
+                json!({ "matchLabels": labels, "matchExpressions": [{ "key": "a", "operator": "Exists" }] }),
+            ),
             ("/metadata/labels", json!({})),
         ] {
             let mut changed = wanted.clone();

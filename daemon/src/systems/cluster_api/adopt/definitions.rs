@@ -35,6 +35,9 @@ pub(super) async fn look(remote: &Remote, writable: bool, report: &mut IpamRepor
         let found: Result<Option<Value>, _> = remote.get(&target).await;
         match found {
             Ok(Some(found)) if is_by_fipd(&found) => match is_asked_for(remote, kind).await {
+                Ok(true) if is_stored_in_older(&found) => {
+                    report.act(name, does, IpamAction::Definition(kind.plural));
+                }
                 Ok(true) => {}
                 Ok(false) => {
                     let does = "v1alpha1 is served no more: nobody writes its objects in that";
@@ -140,6 +143,12 @@ fn is_written_in_older(object: &Value) -> bool {
     let older = format!("{IPAM_GROUP}/{OLDER}");
     let mut managers = managers.into_iter().flatten();
     managers.any(|one| one["apiVersion"] == older)
+}
+
+/// Whether objects may be stored in the older version still: an earlier run ended before it could say that none is.
+fn is_stored_in_older(definition: &Value) -> bool {
+    let stored = definition["status"]["storedVersions"].as_array();
+    stored.into_iter().flatten().any(|one| one == OLDER)
 }
 
 /// Changes the versions of a definition and how it converts; not over an edit that was not read.

@@ -32,21 +32,27 @@ const STUCK: [&str; 4] = [POOL_EXHAUSTED, "PoolPaused", POOL_NOT_FOUND, "PoolNot
 
 impl VipController {
     /// Makes claims its own that the original left without an owner: it made them before there was a Cluster.
-    pub(super) async fn own_claims(&self, key: &Key, cluster: &CapiClusterView) -> Reconciled<()> {
+    pub(super) async fn own_claims(
+        &self,
+        key: &Key,
+        cluster: &CapiClusterView,
+        pools: &[VipPool],
+    ) -> Reconciled<()> {
         let mut owned = Ok(());
         for slot in VipSlot::ALL {
             // One that is refused holds up no other.
-            let done = self.own_claim(key, cluster, slot).await;
+            let done = self.own_claim((key, cluster), slot, pools).await;
             owned = owned.and(done);
         }
         owned
     }
 
+    /// Only of a pool that serves the Cluster: whoever may make claims chooses no other.
     async fn own_claim(
         &self,
-        key: &Key,
-        cluster: &CapiClusterView,
+        (key, cluster): (&Key, &CapiClusterView),
         slot: VipSlot,
+        pools: &[VipPool],
     ) -> Reconciled<()> {
         let claims = &self.claims.context;
         let name = claim_key(key, slot);
@@ -54,6 +60,16 @@ impl VipController {
             let named = claim.cluster.as_deref() == Some(&*key.name);
             let role = claim.role.as_deref() == Some(slot.role.name());
             named && role && claim.owners.is_empty() && !claim.meta.is_terminating()
+        });
+        let wish = VipWish {
+            slot,
+            class: cluster.class_name().unwrap_or_default(),
+            namespace: &key.namespace,
+            family: None,
+        };
+        let found = found.filter(|claim| {
+            let serves = |pool: &&VipPool| is_named(pool, key, claim);
+            wish.candidates(pools).iter().any(serves)
         });
         let Some(found) = found else {
             return Ok(());
@@ -103,10 +119,7 @@ impl VipController {
         }
         let why = ready.map(|ready| ready.message.clone());
         let why = why.unwrap_or_else(|| format!("IPAddressClaim {} has no address yet", name.name));
-        let is_named = |pool: &VipPool| {
-            let near = pool.key.namespace.is_empty() || pool.key.namespace == key.namespace;
-            near && pool.kind.kind == claim.pool.kind && *pool.key.name == *claim.pool.name
-        };
+        let is_named = |pool: &VipPool| is_named(pool, key, &claim);
         let named = pools.iter().find(|pool| is_named(pool));
         let of_other_family = wish.family.is_some()
             && named.is_some_and(|pool| pool.family.is_some() && pool.family != wish.family);
@@ -200,4 +213,10 @@ impl VipController {
         let target = self.claims.context.kind().target(claim);
         Ok(self.context.remote.delete(&target, &there.meta.uid).await?)
     }
+}
+
+/// Whether the claim of a Cluster is of this pool.
+fn is_named(pool: &VipPool, cluster: &Key, claim: &IpClaimView) -> bool {
+    let near = pool.key.namespace.is_empty() || pool.key.namespace == cluster.namespace;
+    near && pool.kind.kind == claim.pool.kind && *pool.key.name == *claim.pool.name
 }

@@ -13,13 +13,15 @@ use super::{
     observe::{CapiClusterView, ClassView},
     plan::{ENDPOINT_READY, INGRESS_READY, VipFacts, VipPlan, plan},
     report::{self, VipReport, VipState},
-    second::SecondFacts,
+    second::{SECOND_ENDPOINT_READY, SECOND_INGRESS_READY, SecondFacts},
     watched::WatchedPools,
     write::claim_key,
 };
 use crate::{
     controller::{
-        Reconciled,
+        ReconcileError, Reconciled,
+        client::CallError,
+        conditions::{ConditionUpdate, REFUSED},
         context::Context,
         kind::Kind,
         meta::Meta,
@@ -220,8 +222,9 @@ impl VipController {
     async fn assign(&self, key: &Key, cluster: &CapiClusterView) -> Reconciled {
         let class = cluster.class_name().unwrap_or_default();
         let settings = self.context.site.settings::<ClusterApiSettings>();
-        let owned = self.own_claims(key, cluster).await;
         let pools = self.pools();
+        let owned = self.own_claims(key, cluster, &pools).await;
+        self.release_unshown(key, cluster).await?;
         let of = (key, cluster);
         let families = cluster.families;
         let wish = |slot, family| VipWish {
@@ -265,6 +268,7 @@ impl VipController {
         // None waits for what another lacks.
         let steps = steps.map(|(step, wish)| self.step(of, step, wish, &pools));
         let done = join_all(steps).await;
+        tell_refusals(key, &mut plan, &done);
         self.tell_rivals(of, &mut plan, [endpoint, front], &pools);
         let written = self.publish(key, cluster, &plan).await;
         // A claim that refuses its owner holds up nothing else.
@@ -282,7 +286,8 @@ impl VipController {
         wishes: [VipWish<'_>; 2],
         pools: &[VipPool],
     ) {
-        let endpoint = plan.apply.endpoint.map(|(address, _)| address);
+        let endpoint = plan.apply.endpoint.as_ref();
+        let endpoint = endpoint.and_then(|(host, _)| host.parse().ok());
         let shown = [
             (ENDPOINT_READY, endpoint.or(cluster.host())),
             (INGRESS_READY, plan.apply.ingress.or(cluster.ingress_host())),
@@ -349,6 +354,32 @@ impl VipController {
             has_room,
             key: key.clone(),
         })
+    }
+}
+
+/// Says of each claim that the API server refuses that it does.
+fn tell_refusals(key: &Key, plan: &mut VipPlan, done: &[Reconciled<()>]) {
+    let slots = [
+        (VipSlot::ENDPOINT, ENDPOINT_READY),
+        (VipSlot::INGRESS, INGRESS_READY),
+        (VipSlot::SECOND_ENDPOINT, SECOND_ENDPOINT_READY),
+        (VipSlot::SECOND_INGRESS, SECOND_INGRESS_READY),
+    ];
+    for ((slot, kind), done) in slots.into_iter().zip(done) {
+        if let Err(ReconcileError::Call(CallError::Rejected(_, why))) = done
+            && !plan.conditions.iter().any(|says| says.kind == kind)
+        {
+            let message = format!(
+                "the API server refuses IPAddressClaim {}: {why}; let it take the claim, which is tried again",
+                claim_key(key, slot).name
+            );
+            plan.conditions.push(ConditionUpdate {
+                kind,
+                status: false,
+                reason: REFUSED,
+                message,
+            });
+        }
     }
 }
 

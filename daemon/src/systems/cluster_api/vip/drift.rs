@@ -4,7 +4,7 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use fipd_core::{Family, Lease};
+use fipd_core::{Family, Holder, Lease};
 
 use super::observe::CapiClusterView;
 
@@ -29,6 +29,22 @@ pub fn replaced(
     let first = hidden.min_by_key(|lease| (lease.since, lease.key))?;
     let is_older = now.is_none_or(|now| first.since < now.since);
     is_older.then_some(first.key.address)
+}
+
+/// Why a lease that the Cluster itself holds as `holder` is of no use any more; `None`: it may be.
+///
+/// What a Cluster took in this life and shows nowhere was never its own for long, if nothing is provisioned yet: whoever chose
+/// its endpoint chose again. A Cluster that was moved here is younger than its leases.
+pub fn unneeded(cluster: &CapiClusterView, lease: &Lease, holder: &Holder) -> Option<&'static str> {
+    if cluster.shows(lease.key.address) {
+        return None;
+    }
+    if holder.instance != cluster.meta.uid {
+        return Some("the Cluster that had it is gone, and another one has its name");
+    }
+    let is_own = lease.since >= cluster.meta.created;
+    (is_own && !cluster.is_provisioned && cluster.endpoint.is_some())
+        .then_some("another address was chosen before the Cluster was provisioned")
 }
 
 #[cfg(test)]
@@ -70,6 +86,41 @@ mod tests {
         merge(&mut object, rest);
         let object: Cluster = serde_json::from_value(object).expect("a Cluster");
         CapiClusterView::of(object)
+    }
+
+    #[test]
+    fn what_an_endpoint_was_before_anything_was_built_is_unneeded() {
+        let of = |host: &str, rest: &Value, instance: &str, since: u64| {
+            let mut rest = rest.clone();
+            let meta = json!({ "metadata": {
+                "uid": "u", "creationTimestamp": "1970-01-01T00:00:01Z",
+            } });
+            merge(&mut rest, &meta);
+            let holder = Holder {
+                identity: "cluster-api/x/Cluster/ns/c".parse().expect("an owner"),
+                instance: instance.into(),
+            };
+            let lease = lease("10.0.0.5", 1, since);
+            unneeded(&cluster(host, &rest), &lease, &holder).is_some()
+        };
+        let built =
+            json!({ "status": { "initialization": { "infrastructureProvisioned": true } } });
+        let none = json!({});
+        assert!(of("10.0.0.6", &none, "u", 2_000));
+        assert!(!of("10.0.0.5", &none, "u", 2_000), "it shows the address");
+        assert!(
+            !of("10.0.0.6", &built, "u", 2_000),
+            "certificates may carry it"
+        );
+        assert!(
+            !of("10.0.0.6", &none, "u", 500),
+            "the Cluster was moved here"
+        );
+        assert!(of("10.0.0.6", &built, "another", 500), "that one is gone");
+        assert!(
+            !of("10.0.0.5", &built, "another", 500),
+            "this one has its address"
+        );
     }
 
     #[test]

@@ -80,7 +80,7 @@ pub enum VipStep {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VipApply {
     /// Host and port.
-    pub endpoint: Option<(IpAddr, i32)>,
+    pub endpoint: Option<(String, i32)>,
     /// Value of the variable.
     pub variable: Option<IpAddr>,
     /// Value of the annotation with the address of the control plane.
@@ -222,6 +222,13 @@ fn control_plane(
                 ),
             }
             fill_empty(facts, apply);
+            if cluster.port.is_none() {
+                // Without one it is no endpoint to Cluster API.
+                apply.endpoint = Some((host.to_owned(), facts.default_port));
+            }
+            if facts.replaced.is_none() && cluster.host().is_some() {
+                missing_variable(facts, conditions);
+            }
             cluster.host().map_or(VipStep::Nothing, VipStep::Reserve)
         }
         (None, state) => wait(ENDPOINT_READY, state, conditions),
@@ -232,7 +239,7 @@ fn control_plane(
 fn fill(facts: &VipFacts<'_>, address: IpAddr, apply: &mut VipApply) {
     // Without a host it is no endpoint to Cluster API, and stays all the same.
     let port = facts.cluster.port.unwrap_or(facts.default_port);
-    apply.endpoint = Some((address, port));
+    apply.endpoint = Some((address.to_string(), port));
     let class = facts.class;
     apply.variable = class.filter(|class| class.declares_vip).map(|_| address);
     apply.annotation = class
@@ -339,9 +346,12 @@ fn wait(kind: &'static str, state: &ClaimState, conditions: &mut Vec<ConditionUp
 
 /// Whether the Cluster lacks anything of it.
 fn differs(cluster: &CapiClusterView, apply: &VipApply) -> bool {
-    let endpoint = apply.endpoint.is_some_and(|(address, port)| {
-        let there = cluster.endpoint.as_ref();
-        cluster.host() != Some(address) || there.is_none_or(|there| there.port != port)
+    let endpoint = apply.endpoint.as_ref().is_some_and(|(host, port)| {
+        cluster.endpoint.as_ref().is_none_or(|there| {
+            let same =
+                there.host == *host || cluster.host().is_some_and(|one| host.parse() == Ok(one));
+            !same || there.port != *port
+        })
     });
     let text = |address: IpAddr| address.to_string();
     let lacks = |there: &Option<String>, wanted: Option<IpAddr>| {

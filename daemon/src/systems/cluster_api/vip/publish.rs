@@ -59,7 +59,11 @@ impl VipController {
                 ingress.then_some(VipSlot::INGRESS),
             ];
             let manager = write::manager(&plan.apply);
-            match self.apply((key, cluster), manager, &body, &fresh).await {
+            let of_endpoint = plan.apply.endpoint.is_some()
+                || plan.apply.variable.is_some()
+                || plan.apply.annotation.is_some();
+            let written = (manager, role_of(of_endpoint));
+            match self.apply((key, cluster), written, &body, &fresh).await {
                 Ok(now) => applied = Some(now),
                 Err(CallError::Rejected(_, why)) => {
                     return self.refused(key, cluster, plan, &why).await;
@@ -158,7 +162,8 @@ impl VipController {
             ingress.then_some(VipSlot::SECOND_INGRESS),
         ];
         let manager = write::second_manager(apply);
-        self.apply((key, cluster), manager, &body, &fresh).await?;
+        let written = (manager, role_of(apply.control_plane.is_some()));
+        self.apply((key, cluster), written, &body, &fresh).await?;
         let kinds = [SECOND_ENDPOINT_READY, SECOND_INGRESS_READY];
         self.note_all((key, cluster), plan, kinds);
         Ok(())
@@ -168,7 +173,7 @@ impl VipController {
     async fn apply(
         &self,
         (key, cluster): (&Key, &CapiClusterView),
-        manager: &'static str,
+        (manager, role): (&'static str, VipRole),
         body: &Value,
         fresh: &[Option<VipSlot>],
     ) -> Result<CapiClusterView, CallError> {
@@ -176,7 +181,14 @@ impl VipController {
         let remote = self.context.remote.with_manager(manager);
         let written: Result<Cluster, _> = remote.patch_seen(&target, Patch::Apply, body).await;
         if !matches!(written, Err(CallError::Conflict(..))) {
-            self.count_written(key, cluster, fresh, written.is_ok());
+            match written {
+                Ok(_) => self.count_written(key, cluster, fresh),
+                // It was one write.
+                Err(_) => {
+                    let class = cluster.class_name().unwrap_or_default();
+                    self.counts.failed(role, class, VipFailure::Patch);
+                }
+            }
         }
         let now = CapiClusterView::of(written?);
         self.context.objects.keep(key, now.clone());
@@ -198,21 +210,9 @@ impl VipController {
     }
 
     /// Counts the addresses that the Cluster did not show before.
-    fn count_written(
-        &self,
-        key: &Key,
-        cluster: &CapiClusterView,
-        fresh: &[Option<VipSlot>],
-        written: bool,
-    ) {
+    fn count_written(&self, key: &Key, cluster: &CapiClusterView, fresh: &[Option<VipSlot>]) {
         let class = cluster.class_name().unwrap_or_default();
-        let mut fresh = fresh.iter().flatten();
-        if !written {
-            // It was one write.
-            let role = fresh.next().map_or(VipRole::Ingress, |slot| slot.role);
-            return self.counts.failed(role, class, VipFailure::Patch);
-        }
-        for slot in fresh {
+        for slot in fresh.iter().flatten() {
             let now = clock::now().0;
             let claim = self.claims.context.objects.get(&claim_key(key, *slot));
             let since = claim.map_or(now, |claim| claim.meta.created.0);
@@ -276,5 +276,13 @@ impl VipController {
         // The watch lags: without this the same condition is written and counted twice.
         self.context.objects.keep(key, CapiClusterView::of(now));
         Ok(())
+    }
+}
+
+/// Whose addresses a write has.
+fn role_of(is_endpoint: bool) -> VipRole {
+    match is_endpoint {
+        true => VipRole::ControlPlane,
+        false => VipRole::Ingress,
     }
 }

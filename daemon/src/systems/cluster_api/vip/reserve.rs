@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use fipd_core::{LeaseKey, NetworkId, PoolId};
+use fipd_core::{LeaseKey, NetworkId, PoolId, ReleaseScope};
 
 use super::{
     VipController,
@@ -50,6 +50,27 @@ impl VipController {
         let tenant = self.context.site.tenant_of(&key.namespace);
         let request = asker.adopt(place.into(), Some(tenant));
         self.context.take_in(request).await
+    }
+
+    /// Gives back what the Cluster itself holds and shows nowhere: of an earlier Cluster of its name, and what its endpoint was before
+    /// anything was built by it.
+    pub(super) async fn release_unshown(
+        &self,
+        key: &Key,
+        cluster: &CapiClusterView,
+    ) -> Reconciled<()> {
+        let identity = self.context.identity(key);
+        let held = self.context.read(|ledger| ledger.addresses_of(&identity));
+        for lease in held {
+            let Some(member) = lease.member(&identity) else {
+                continue;
+            };
+            if let Some(reason) = drift::unneeded(cluster, &lease, &member.holder) {
+                let scope = ReleaseScope::HolderAddresses(member.holder.clone(), vec![lease.key]);
+                self.context.site.release(scope, reason).await?;
+            }
+        }
+        Ok(())
     }
 
     /// The address that an endpoint without a claim had first, if it has another one now. What a pool gave that serves ingresses

@@ -108,8 +108,8 @@ pub fn addresses(api: &str, key: &Key, cluster: &CapiClusterView, apply: &VipApp
         let topology = variable(CLUSTER_VIP, &address.to_string());
         spec.insert("topology".into(), topology);
     }
-    if let Some((address, port)) = apply.endpoint {
-        let endpoint = json!({ "host": address.to_string(), "port": port });
+    if let Some((host, port)) = &apply.endpoint {
+        let endpoint = json!({ "host": host, "port": port });
         spec.insert("controlPlaneEndpoint".into(), endpoint);
     }
     let mut body = json!({ "apiVersion": api, "kind": "Cluster", "metadata": meta });

@@ -111,7 +111,11 @@ fn e_5_an_endpoint_given_by_hand_is_reserved_and_no_claim_is_made() {
             default_port: 6443,
         };
         let plan = super::plan(&facts);
-        assert_eq!(plan.apply.endpoint, Some((ip("10.0.0.15"), port)), "69, 71");
+        assert_eq!(
+            plan.apply.endpoint,
+            Some(("10.0.0.15".to_owned(), port)),
+            "69, 71"
+        );
         let variable = (declares == Some(true)).then(|| ip("10.0.0.15"));
         assert_eq!(plan.apply.variable, variable, "70");
         assert!(plan.differs);
@@ -192,7 +196,7 @@ fn a_class_that_reads_the_variable_and_lacks_it_is_told_which_lines_to_add() {
         ..class(false)
     };
     let plan = planned_for(&reads, &json!({}));
-    assert_eq!(plan.apply.endpoint, Some((ip("10.0.0.15"), 6443)));
+    assert_eq!(plan.apply.endpoint, Some(("10.0.0.15".to_owned(), 6443)));
     assert_eq!(plan.apply.variable, None, "it would be refused");
     let said = says(&plan, ENDPOINT_READY);
     assert_eq!((said.status, said.reason), (false, "VariableMissing"));
@@ -387,13 +391,27 @@ fn e_5_8_an_endpoint_without_a_claim_fills_what_is_empty() {
         let case = format!("{host} {variables} {annotated:?}");
         let apply = &plan.apply;
         assert_eq!((apply.variable, apply.annotation), wanted, "{case}");
-        assert_eq!((apply.endpoint, plan.differs), (None, differs), "{case}");
+        assert_eq!((&apply.endpoint, plan.differs), (&None, differs), "{case}");
         // Nobody reads them.
         let other = class(false);
         for class in [None, Some(&other)] {
             let plan = planned_given(class, &cluster);
             assert_eq!((plan.apply, plan.differs), (VipApply::default(), false));
         }
+    }
+}
+
+#[test]
+fn a_given_host_without_a_port_gets_the_default_port() {
+    for host in ["10.0.0.9", "api.example", "fd00:0:0::9"] {
+        let given = json!({ "spec": { "controlPlaneEndpoint": { "host": host } } });
+        let plan = planned_given(None, &cluster(&given));
+        assert_eq!(plan.apply.endpoint, Some((host.to_owned(), 6443)));
+        assert!(plan.differs);
+        assert_eq!(says(&plan, ENDPOINT_READY).reason, "EndpointGiven");
+        let whole = json!({ "spec": { "controlPlaneEndpoint": { "host": host, "port": 7443 } } });
+        let plan = planned_given(None, &cluster(&whole));
+        assert_eq!((plan.apply.endpoint, plan.differs), (None, false));
     }
 }
 
@@ -406,7 +424,7 @@ fn each_manager_always_has_the_same_fields() {
     for choice in 0..16_u8 {
         let chosen = |bit: u8| (choice & bit != 0).then_some(address);
         let apply = VipApply {
-            endpoint: chosen(1).map(|address| (address, 6443)),
+            endpoint: chosen(1).map(|address| (address.to_string(), 6443)),
             variable: chosen(2),
             annotation: chosen(4),
             ingress: chosen(8),
