@@ -31,4 +31,4 @@ pub use config::{FlatNetworkConf, IpamConf, LinkConf, NetConf, ValidAttachment};
 pub use environment::{Environment, named_args};
 pub use error::{CniError, Code};
 pub use verb::{NEWEST, SUPPORTED, Verb, VersionInfo, version};
-pub use wire::{Answer, Ask, AskStep, Asked, MAX_MESSAGE, MOST_ADDRESSES, Reply, SOCKET, ask};
+pub use wire::{Answer, Ask, AskOutcome, AskStep, MAX_MESSAGE, MOST_ADDRESSES, Reply, SOCKET, ask};

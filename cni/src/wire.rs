@@ -100,7 +100,7 @@ pub enum Reply {
 
 /// What came of a question.
 #[derive(Debug)]
-pub struct Asked {
+pub struct AskOutcome {
     /// An error where nobody listens, or no answer came in time.
     pub answer: io::Result<Answer>,
     /// An answer before this one was lost: what was asked for may be done, whatever this one says.
@@ -109,7 +109,7 @@ pub struct Asked {
 
 /// Asks the daemon behind `socket`. Asks again until `deadline` where the daemon ends or hangs up before it answers; fails at
 /// once where nobody listens.
-pub fn ask(socket: &Path, ask: &Ask, deadline: Duration) -> Asked {
+pub fn ask(socket: &Path, ask: &Ask, deadline: Duration) -> AskOutcome {
     let mut repeated = false;
     let end = Instant::now() + deadline;
     let text = serde_json::to_vec(ask).map_err(io::Error::from);
@@ -122,7 +122,7 @@ pub fn ask(socket: &Path, ask: &Ask, deadline: Duration) -> Asked {
             repeated = true;
         }
     });
-    Asked { answer, repeated }
+    AskOutcome { answer, repeated }
 }
 
 /// Whether the daemon was there and went away, or took too long and hung up.

@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 
 use super::note;
 use crate::{
-    Ask, AskStep, Asked, CniError, Code, Environment, NetConf, Reply, SOCKET, Verb, ask,
+    Ask, AskOutcome, AskStep, CniError, Code, Environment, NetConf, Reply, SOCKET, Verb, ask,
     attachment::Attachment,
     link::Netlink,
     namespace::{Namespace, NamespaceError},
@@ -145,7 +145,7 @@ impl PluginCall {
     /// Asks the daemon, and first of all forgets what it has replayed. Also whether an earlier answer was lost.
     fn ask(&self, question: &Ask, patience: Duration) -> (io::Result<Reply>, bool) {
         let is_first = question.step == AskStep::Begin;
-        let Asked { answer, repeated } = ask(self.socket(), question, patience);
+        let AskOutcome { answer, repeated } = ask(self.socket(), question, patience);
         if let Ok(answer) = &answer
             && is_first
             && let Err(error) = spool::discard(self.spool(), answer.replayed)
@@ -153,7 +153,7 @@ impl PluginCall {
             note(&format!("cannot empty {}: {error}", self.spool().display()));
         }
         let reply = answer.map(|answer| answer.reply);
-        // It counts what it refuses, and one that is not there cannot be told.
+        // The daemon counts its own refusals; one that is away cannot be told.
         self.note_told(!matches!(
             reply,
             Ok(Reply::Output(_) | Reply::Attachment(_))

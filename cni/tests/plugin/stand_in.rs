@@ -73,7 +73,7 @@ impl StandIn {
         })
     }
 
-    /// Verbs and codes of failures that it was told of.
+    /// Verb and code of each failure that the plugin reported.
     pub fn reported(&self) -> Vec<(Verb, u32)> {
         let reported = self.reported.lock().unwrap();
         reported

@@ -182,8 +182,8 @@ pub fn helm_name(rancher: &str, id: &str, system: GuestSystem) -> String {
 }
 
 impl GuestBoard {
-    /// All guests, by Rancher and id, once for each system. Where another's load balancer keeps that of a system out, the rest say
-    /// so as well.
+    /// All guests, by Rancher and id, once for each system. Where one system is kept out by the load balancer of another, the views of
+    /// both say so.
     pub fn all(&self) -> Vec<GuestView> {
         let mut all: Vec<GuestView> = self.views.read().values().cloned().collect();
         let same = |one: &GuestView, other: &GuestView| {

@@ -61,17 +61,24 @@ struct HarnessReader {
     tally: Tally,
     /// Whether the harness is listing its failed tests.
     in_failures: bool,
+    /// Whether the lines are those of a backtrace, which say less than the message before them.
+    in_backtrace: bool,
 }
 
 impl HarnessReader {
     fn read(&mut self, line: &str) {
+        match line {
+            "stack backtrace:" => self.in_backtrace = true,
+            "" => self.in_backtrace = false,
+            _ => {}
+        }
         if let Some(tally) = Tally::of_line(line) {
             self.in_failures = false;
             self.tally.add(tally);
         } else if self.in_failures {
-            let failures = vec![line.to_string()];
+            let kept = Some(line.to_string()).filter(|_| !self.in_backtrace);
             self.tally.add(Tally {
-                failures,
+                failures: kept.into_iter().collect(),
                 ..Tally::default()
             });
         } else {
@@ -245,7 +252,7 @@ mod tests {
     #[test]
     fn failures_are_kept_with_what_they_said() {
         let mut reader = HarnessReader::default();
-        let output = "test a ... ok\ntest b ... FAILED\n\nfailures:\n\n---- b stdout ----\nno pod\n\nfailures:\n    b\n\n\
+        let output = "test a ... ok\ntest b ... FAILED\n\nfailures:\n\n---- b stdout ----\nno pod\nstack backtrace:\n 0: x\n\nfailures:\n    b\n\n\
             test result: FAILED. 1 passed; 1 failed; 0 ignored\nmore";
         output.lines().for_each(|line| reader.read(line));
         let Tally {

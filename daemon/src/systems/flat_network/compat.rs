@@ -60,7 +60,8 @@ pub(super) static FLAGS: &[CompatFlag] = &[
         "`true` is `debug`. `--log-level` is fipd's own flag.",
     )
     .form(Form::Switch),
-    CompatFlag::nothing("v", "`--log-level` says what is logged.").form(Form::Number),
+    CompatFlag::nothing("v", "`fipd --version` prints the version; fipd serves all the same.")
+        .form(Form::Switch),
     CompatFlag::nothing("worker", "fipd has as many as it needs.").form(Form::Number),
     CompatFlag::sets(
         "",
@@ -193,6 +194,7 @@ serve = ["admission"]
             ("tls-cert-file", "/c", |_| true),
             ("tls-private-key-file", "/k", |_| true),
             ("debug", "true", debug),
+            ("v", "true", |_| true),
             ("worker", "5", |_| true),
             ("KUBECONFIG", "/k", |_| true),
             ("CATTLE_DEV_MODE", "x", debug),

@@ -12,19 +12,19 @@ use crate::{
     clock,
     clusters::testing,
     controller::{
-        address_user::conformance_tests::Subject as _,
         client::Remote,
         events::Events,
         fake_api_tests::{FakeApi, client, merge},
         site::Site,
     },
+    host::probe::Prober,
     ipam::Ipam,
     systems::cluster_api::{
         claim::{
             IpClaims,
             observe::{AddressView, IpClaimView},
         },
-        names::{CLUSTER, INGRESS, INGRESS_ENABLED, INGRESS_VIP, ROLE},
+        names::{CLAIM, CLUSTER, CLUSTER_CLASS, INGRESS, INGRESS_ENABLED, INGRESS_VIP, ROLE},
         vip::{half_ready::AT_MOST, leave::release_or_pass, plan::ENDPOINT_DIFFERS},
     },
 };
@@ -51,7 +51,17 @@ impl Bench {
         let quiet = || std::future::ready(());
         let events = Events::start(session.recorder.clone(), site.cancel(), quiet);
         let (events, remote) = (Arc::new(events), Remote::new(client(&server)));
-        let claims = IpClaims::controller(&site, remote.clone(), &events);
+        let prober = Prober::beside("/nonexistent/fipd.sock".as_ref());
+        let user = IpClaims::new(vec![(GLOBAL_POOL, Objects::new())], &prober);
+        let (of_claims, objects) = (Arc::clone(&site), Objects::new());
+        let context = Context::new(
+            CLAIM,
+            of_claims,
+            remote.clone(),
+            Arc::clone(&events),
+            objects,
+        );
+        let claims = IpClaimController::new(context, user);
         let clusters = Arc::clone(&claims.user.clusters);
         let context = Context::new(CLUSTER, site, remote, events, clusters);
         let vips = VipController::new(context, &claims, &VipCounts::default());
@@ -94,6 +104,20 @@ impl Bench {
         let claim: IPAddressClaim = serde_json::from_value(claim).expect("a claim");
         let claims = &self.vips.claims.context.objects;
         claims.set(&Key::new("ns", name), IpClaimView::of(claim));
+    }
+
+    /// The controller knows a pool that gives ingresses of the class their addresses.
+    fn know_pool(&self) {
+        let pool = json!({
+            "apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": "GlobalInClusterIPPool",
+            "metadata": { "name": "net", "labels": { CLUSTER_CLASS: "rke2", ROLE: INGRESS } },
+            "spec": { "addresses": ["10.0.0.0/24"], "prefix": 24 },
+        });
+        let pool = serde_json::from_value(pool).expect("a pool");
+        let mut stores = self.vips.claims.user.pools.iter();
+        let store = stores.find(|(kind, _)| kind.kind == GLOBAL_POOL.kind);
+        let (_, pools) = store.expect("such pools are known");
+        pools.set(&Key::new("", "net"), InClusterView::global_addresses(pool));
     }
 
     /// The Cluster has a claim of this name, and nobody has said anything of it.
@@ -147,6 +171,11 @@ async fn an_old_claim_that_refuses_its_owner_holds_up_no_endpoint() {
     let changed = json!({ "metadata": { "uid": format!("u-{name}"), "resourceVersion": "7" } });
     let claim = Key::new("ns", name);
     bench.server.lock().made.insert(claim, changed);
+    bench
+        .work()
+        .await
+        .expect("a claim on a pool that does not serve it is not owned");
+    bench.know_pool();
     let done = bench.work().await;
     assert!(done.is_err(), "it is tried again");
     assert_eq!(host(&bench.cluster()), "10.0.0.15");

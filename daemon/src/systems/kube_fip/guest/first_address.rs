@@ -73,7 +73,7 @@ impl VipGuests {
             None => None,
         };
         if let Some(range) = &made_of {
-            // What it cannot be told now does not keep the guest from being served.
+            // The guest is served even where the choice cannot be explained now.
             let choice = self.choose_range(key, provisioned).await.ok().flatten();
             let choice = choice.filter(|choice| choice.range == *range);
             let note = choice.and_then(|choice| choice.note);
