@@ -233,10 +233,13 @@ impl Random {
         for name in &names {
             bed.host.remove_container(name).await?;
         }
-        // Mostly only the namespaces tell: after another boot the daemon waits for its earlier leadership to expire.
+        // Mostly only the namespaces tell: after another boot the daemon waits for its earlier leadership to expire. The kernel has
+        // forgotten then what was set.
         if self.dice.roll(3) == 0 {
             self.count("another boot");
             bed.host.name_next_boot()?;
+            let forgotten = format!("ip link set {MASTER} promisc off");
+            bed.host.run(&forgotten).await?;
         }
         self.pods.restart(bed).await?;
         self.pods.wait_forgotten(bed).await?;
