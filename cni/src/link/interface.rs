@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_vlan_is_up_and_read_as_one() {
+    fn a_vlan_is_made_down_and_read_as_one() {
         let mut message = vlan("up0.100", 3, 100);
         message.index = 9;
         message.attributes.push(text(IFLA_IFALIAS, "fipd"));
@@ -279,7 +279,7 @@ mod tests {
             let _ = LinkMessage::parse(&bytes[..length]).map(read);
         }
         let link = read(message);
-        assert!(link.up && !link.promiscuous);
+        assert!(!link.up && !link.promiscuous);
         assert_eq!((link.index, link.parent), (9, Some(3)));
         assert_eq!(link.alias.as_deref(), Some("fipd"));
         let kind = KindOfLink::Vlan {

@@ -318,8 +318,16 @@ mod tests {
     async fn a_dropped_run_leaves_no_orphan() {
         let place = shell();
         let script = "sleep 600 & echo $! > pid; wait";
-        let cut = timeout(Duration::from_millis(500), run_script(&place, script, LONG)).await;
-        assert!(cut.is_err());
+        let noted = async {
+            let pid = place.directory.path().join("pid");
+            while std::fs::read(&pid).unwrap_or_default().is_empty() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::select! {
+            ended = run_script(&place, script, LONG) => panic!("{ended:?}"),
+            () = noted => {}
+        }
         until_gone(&place).await;
     }
 

@@ -257,7 +257,8 @@ async fn a_failure_is_told_and_not_repeated_at_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn two_at_once_in_all_and_one_for_each_cluster() {
     let fake = Fake::new();
-    fs::write(fake.file("slow"), "0.6").unwrap();
+    // Longer than a busy machine takes to start the second one.
+    fs::write(fake.file("slow"), "2").unwrap();
     let names = ["east", "east", "west", "north"];
     let begun = Instant::now();
     let all = names.iter().enumerate().map(|(number, cluster)| {
@@ -267,7 +268,7 @@ async fn two_at_once_in_all_and_one_for_each_cluster() {
     });
     futures::future::try_join_all(all).await.unwrap();
     assert_eq!(fs::read_to_string(fake.file("most")).unwrap().trim(), "2");
-    assert!(begun.elapsed() >= Duration::from_millis(1_200));
+    assert!(begun.elapsed() >= Duration::from_secs(4));
 }
 
 #[tokio::test]
