@@ -192,8 +192,8 @@ pub struct GuestView {
     pub since: String,
     /// The last reason for not being ready; stays when it is.
     pub last_error: Option<String>,
-    /// What else the system says of it: `kept_out`, another system that its load balancer keeps out; `load_balancer`, and as `projects` those that it may ask addresses for, with the
-    /// pool of Services that name none.
+    /// What else the system says of it: `load_balancer`; as `kept_out` another system that its load balancer keeps out; and as
+    /// `projects` those that it may ask addresses for, with the pool of Services that name none.
     #[serde(flatten)]
     pub details: BTreeMap<String, GuestDetailValue>,
     /// Helm releases it is to have.
