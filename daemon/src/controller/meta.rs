@@ -35,11 +35,14 @@ impl Meta {
         }
     }
 
-    /// Whether this is later than `other`, which was there when it was written: another object of the name, or a higher
-    /// version, which API servers count up.
+    /// Whether this is later than `other`, or may be: another object of the name, a higher version, which API servers count
+    /// up, or one that cannot be compared.
     pub fn is_after(&self, other: &Self) -> bool {
         let number = |meta: &Self| meta.version.parse::<u64>().ok();
-        self.uid != other.uid || number(self) > number(other)
+        let is_before = number(self)
+            .zip(number(other))
+            .is_some_and(|(one, other)| one <= other);
+        self.uid != other.uid || !is_before
     }
 
     pub fn is_terminating(&self) -> bool {

@@ -347,8 +347,10 @@ impl NodePart {
     }
 
     async fn report(self: Arc<Self>, key: Key) -> Next {
-        let Some((patch, body)) = self.configs.get(&key).and_then(|config| self.news(&config))
-        else {
+        let Some(config) = self.configs.get(&key) else {
+            return Next::Done;
+        };
+        let Some((patch, body)) = self.news(&config) else {
             return Next::Done;
         };
         match self
@@ -357,8 +359,7 @@ impl NodePart {
             .await
         {
             Ok(after) => {
-                let after = observe::config_on(after, &self.node);
-                self.configs.keep(&key, after);
+                self.keep(&key, &config, observe::config_on(after, &self.node));
                 Next::Done
             }
             // Gone, or changed since: the watch tells.
@@ -370,4 +371,15 @@ impl NodePart {
             Err(error) => ReconcileError::from(error).next(CONFIG.kind, &key),
         }
     }
+
+    /// Keeps what the answer to a write shows if it shows no change but that write, and the watch none meanwhile. All else the
+    /// watch tells: what is kept has no version, so that an answer that comes late cannot be told from a new one.
+    fn keep(&self, key: &Key, before: &Config, after: Config) {
+        if observe::without_reports(before) == observe::without_reports(&after) {
+            self.configs.update(key, after, |seen, _| seen != before);
+        }
+    }
 }
+
+#[cfg(test)]
+mod tests;

@@ -177,6 +177,13 @@ pub fn config_on(object: IPRuleConfig, node: &str) -> Config {
     config
 }
 
+/// Without what this node says on it.
+pub fn without_reports(config: &Config) -> Config {
+    let mut config = config.clone();
+    (config.annotations).retain(|key, _| key.starts_with(OPERATORS));
+    config
+}
+
 fn owner(reference: OwnerReference) -> Owner {
     Owner {
         name: reference.name.into(),
@@ -298,6 +305,7 @@ mod tests {
         assert!(meta("u", "10").is_after(&meta("u", "9")));
         assert!(!meta("u", "9").is_after(&meta("u", "9")));
         assert!(meta("u", "9").is_after(&meta("other", "10")), "made anew");
+        assert!(meta("u", "").is_after(&meta("u", "")), "not comparable");
     }
 
     #[test]
