@@ -39,7 +39,12 @@ impl Tally {
     pub(super) fn add(&mut self, other: Self) {
         self.passed += other.passed;
         self.failed += other.failed;
-        self.failures.extend(other.failures);
+        self.keep(other.failures);
+    }
+
+    /// Keeps the last of what failed tests printed.
+    fn keep(&mut self, failures: impl IntoIterator<Item = String>) {
+        self.failures.extend(failures);
         let surplus = self.failures.len().saturating_sub(MOST_FAILURE_LINES);
         self.failures.drain(..surplus);
     }
@@ -61,26 +66,15 @@ struct HarnessReader {
     tally: Tally,
     /// Whether the harness is listing its failed tests.
     in_failures: bool,
-    /// Whether the lines are those of a backtrace, which say less than the message before them.
-    in_backtrace: bool,
 }
 
 impl HarnessReader {
     fn read(&mut self, line: &str) {
-        match line {
-            "stack backtrace:" => self.in_backtrace = true,
-            "" => self.in_backtrace = false,
-            _ => {}
-        }
         if let Some(tally) = Tally::of_line(line) {
             self.in_failures = false;
             self.tally.add(tally);
         } else if self.in_failures {
-            let kept = Some(line.to_string()).filter(|_| !self.in_backtrace);
-            self.tally.add(Tally {
-                failures: kept.into_iter().collect(),
-                ..Tally::default()
-            });
+            self.tally.keep([line.to_string()]);
         } else {
             self.in_failures = line == "failures:";
         }
@@ -180,6 +174,8 @@ impl Step {
         forget_own_package(command.as_std_mut());
         command
             .args(&self.arguments)
+            // A message says where it failed; in a backtrace of a hundred lines it is not found.
+            .env("RUST_BACKTRACE", "0")
             .envs(self.environment.iter().map(|(name, value)| (name, value)));
         command
             .current_dir(checkout())
@@ -252,7 +248,7 @@ mod tests {
     #[test]
     fn failures_are_kept_with_what_they_said() {
         let mut reader = HarnessReader::default();
-        let output = "test a ... ok\ntest b ... FAILED\n\nfailures:\n\n---- b stdout ----\nno pod\nstack backtrace:\n 0: x\n\nfailures:\n    b\n\n\
+        let output = "test a ... ok\ntest b ... FAILED\n\nfailures:\n\n---- b stdout ----\nno pod\n\nfailures:\n    b\n\n\
             test result: FAILED. 1 passed; 1 failed; 0 ignored\nmore";
         output.lines().for_each(|line| reader.read(line));
         let Tally {
