@@ -290,7 +290,7 @@ impl FlatNetworkConf {
             ("flatNetwork.serviceCIDR", &self.service_cidr),
         ];
         for (field, list) in lists {
-            if let Some(wrong) = members(list).find(|one| one.parse::<IpNet>().is_err()) {
+            if let Some(wrong) = wrong_cidr(list) {
                 return Err((
                     field,
                     format!("{wrong:?} is no CIDR; allowed: CIDRs, separated by commas"),
@@ -346,6 +346,11 @@ fn read<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, CniError> {
 /// 0, or at least what IPv4 asks of a link (RFC 791) and at most what a packet can have.
 fn is_mtu(mtu: u32) -> bool {
     mtu == 0 || (68..=65_535).contains(&mtu)
+}
+
+/// The first member of a list of CIDRs, separated by commas, that is none.
+pub fn wrong_cidr(list: &str) -> Option<&str> {
+    members(list).find(|one| one.parse::<IpNet>().is_err())
 }
 
 fn members(list: &str) -> impl Iterator<Item = &str> {

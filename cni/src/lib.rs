@@ -27,7 +27,7 @@ pub mod sysctl;
 mod verb;
 mod wire;
 
-pub use config::{FlatNetworkConf, IpamConf, LinkConf, NetConf, ValidAttachment};
+pub use config::{FlatNetworkConf, IpamConf, LinkConf, NetConf, ValidAttachment, wrong_cidr};
 pub use environment::{Environment, named_args};
 pub use error::{CniError, Code};
 pub use verb::{NEWEST, SUPPORTED, Verb, VersionInfo, version};

@@ -110,18 +110,10 @@ impl InstalledReleases {
 
     /// Counts a release among those of other systems where one of them wants it and somebody else installed it.
     pub fn note_other(&mut self, release: &ReleaseView) {
-        let (namespace, name) = (&*release.namespace, &*release.name);
-        let same = |mark: &ReleaseMark| mark.namespace == namespace && mark.name == name;
-        let known = self.marks.iter().chain(&self.others).any(same);
-        let is_others = |found: &FoundRelease| found.owner == ReleaseOwner::Other;
-        if !known && self.found(namespace, name).is_some_and(is_others) {
-            self.others.push(ReleaseMark {
-                namespace: namespace.to_owned(),
-                name: name.to_owned(),
-                owner: ReleaseOwner::Other,
-                chart: None,
-            });
-        }
+        let mut unmarked = self.unmarked(&release.name);
+        let found = unmarked.find(|mark| mark.namespace == release.namespace);
+        drop(unmarked);
+        self.others.extend(found);
     }
 
     /// The releases of this name, in any namespace, that carry no mark of fipd.

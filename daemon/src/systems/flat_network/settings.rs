@@ -3,7 +3,6 @@
 use std::{sync::LazyLock, time::Duration};
 
 use fipd_core::Text;
-use ipnet::IpNet;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -113,9 +112,7 @@ impl TryFrom<String> for CidrList {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        let all = text.split(',').map(str::trim);
-        let mut all = all.filter(|one| !one.is_empty());
-        match all.find(|one| one.parse::<IpNet>().is_err()) {
+        match fipd_cni::wrong_cidr(&text) {
             None => Ok(Self(text.as_str().into())),
             Some(wrong) => Err(format!(
                 "{wrong:?} is no CIDR; allowed are CIDRs such as 10.42.0.0/16, separated by commas"

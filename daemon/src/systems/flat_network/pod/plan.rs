@@ -145,7 +145,7 @@ fn serve(
     if !is_of(ip, pod) && !ip.spec.pod_id.is_empty() {
         let waits = keeps(ip).is_some();
         let address: Option<IpAddr> = ip.status.addr.parse().ok();
-        let uses = address.is_some_and(|address| pod.uses.contains(&address));
+        let uses = uses(pod, ip);
         let same = ip.spec.subnet == wants.subnet;
         let wanted_too = wants.addresses.is_empty()
             || address.is_none_or(|address| wants.addresses.contains(&address));
@@ -213,9 +213,15 @@ fn is_kept(pod: &PodView, there: Option<&FlatIpView>, facts: &PodFacts) -> bool 
 }
 
 /// Whether the pod has had its address and its node for too long without using it.
+/// Whether the pod says that it uses the address of the object.
+fn uses(pod: &PodView, ip: &FlatIpView) -> bool {
+    let address: Option<IpAddr> = ip.status.addr.parse().ok();
+    address.is_some_and(|address| pod.uses.contains(&address))
+}
+
 fn is_late(pod: &PodView, ip: &FlatIpView, facts: &PodFacts, now: jiff::Timestamp) -> bool {
     // Nobody calls its plugin again: the object was made anew.
-    if pod.uses.iter().any(|one| one.to_string() == ip.status.addr) {
+    if uses(pod, ip) {
         return false;
     }
     let Some(limit) = facts.pending_limit.filter(|_| ip.status.phase == PENDING) else {

@@ -10,8 +10,8 @@ mod tests;
 use std::sync::Arc;
 
 use fipd_core::{
-    AddressSpec, Adopt, Holder, Lease, LeaseKey, Ledger, NetworkId, Pool, PoolSpec, Request, Span,
-    System, Text,
+    AddressSpec, Holder, Lease, LeaseKey, Ledger, NetworkId, Pool, PoolSpec, Request, Span, System,
+    Text,
 };
 use fipd_crds::{
     flat_network::{FlatNetworkSubnet, FlatNetworkSubnetSpec, FlatNetworkSubnetStatus},
@@ -30,6 +30,7 @@ use super::{
 use crate::{
     config::{PoolLink, ReleaseWait},
     controller::{
+        address_user::settle::AddressAsker,
         conditions::{ConditionUpdate, INVALID, REFUSED},
         meta::{Meta, View},
         pool_source::{
@@ -195,18 +196,16 @@ impl PoolSource for SubnetSource {
         let own = ips.filter(|(_, ip)| *ip.spec.subnet == *subnet.meta.name);
         let shown = own.filter_map(|(key, ip)| {
             let address = ip.status.addr.parse().ok()?;
-            let identity = key.identity(site.system.clone(), &site.id, FLAT_IP.kind);
-            Some(Request::Adopt(Adopt {
-                key: LeaseKey { network, address },
-                length: None,
+            let place = LeaseKey { network, address };
+            let asker = AddressAsker {
                 holder: Holder {
-                    identity,
+                    identity: key.identity(site.system.clone(), &site.id, FLAT_IP.kind),
                     instance: Text::clone(&ip.meta.uid),
                 },
-                tenant: Some(site.tenant_of(&key.namespace)),
-                since: ip.meta.created,
+                created: ip.meta.created,
                 actor: site.actor(),
-            }))
+            };
+            Some(asker.adopt(place.into(), Some(site.tenant_of(&key.namespace))))
         });
         shown.collect()
     }
