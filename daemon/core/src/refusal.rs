@@ -13,7 +13,7 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Refusal {
     #[error(
-        "pool {pool} has no free {}: {used} of {size} are in use; it is asked again when one is freed", if *.of_prefixes { "prefix" } else { "address" }
+        "pool {pool} has no {} available: {used} of {size} are in use; it is asked again when one is freed", if *.of_prefixes { "prefix" } else { "address" }
     )]
     Exhausted {
         pool: Text,

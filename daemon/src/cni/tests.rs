@@ -149,7 +149,7 @@ async fn rows_88_94_and_97_each_container_has_an_address_until_the_pool_is_full(
     );
     let (code, why) = site.add("c", &["lan"]).await.unwrap_err();
     assert_eq!(code, Code::TryAgain as u32);
-    assert!(why.contains("pool lan has no free address"), "{why}");
+    assert!(why.contains("pool lan has no address available"), "{why}");
     let (code, why) = site
         .done("STATUS", "", json!({ "ipam": { "pools": ["lan"] } }))
         .await

@@ -56,7 +56,7 @@ async fn rows_60_62_and_64_claims_on_pools_of_prefixes_get_prefixes() {
     bed.claim("prefixes/b", (PREFIXES, "row-64")).await.unwrap();
     let said = bed.refused("prefixes/b", "PoolExhausted", "PoolExhausted");
     let said = said.await.unwrap();
-    assert!(said.contains("no free prefix"), "64: {said}");
+    assert!(said.contains("no prefix available"), "64: {said}");
     bed.counts(PREFIXES, "prefixes/row-64", [1, 1, 0, 0])
         .await
         .unwrap();

@@ -65,7 +65,7 @@ async fn ask_by_hand(bed: &Bed) {
         });
         let answer = answer.await.unwrap();
         assert!(
-            answer.code == 0 || answer.stderr.contains("no free address"),
+            answer.code == 0 || answer.stderr.contains("no address available"),
             "{answer:?}"
         );
     }

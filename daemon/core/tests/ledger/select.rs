@@ -262,7 +262,7 @@ fn a_pool_that_is_full_closed_over_quota_or_held_is_passed_over() {
     let text = refusal.to_string();
     for part in [
         "none of the 5 pools",
-        "pool full has no free",
+        "pool full has no address available",
         "closed",
         "quota exceeded",
         "blue",

@@ -42,7 +42,9 @@ use crate::{
 };
 
 pub use links::{link_of, pool_facts};
-pub use state::{OUT_OF_RANGE, PoolReport, PoolState, READY, entries, leases_of, not_ready};
+pub use state::{
+    OUT_OF_RANGE, PoolReport, PoolState, READY, WAITING_FOR_ADOPTION, entries, leases_of, not_ready,
+};
 pub use withdraw::close_all;
 
 /// Reason: another pool of the network is in the way.

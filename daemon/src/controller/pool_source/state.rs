@@ -19,6 +19,9 @@ pub const VLAN_UNKNOWN: &str = "VlanUnknown";
 /// Leases lie outside the pool's addresses.
 pub const OUT_OF_RANGE: &str = "OutOfRange";
 
+/// The network of the pool gives nothing yet.
+pub const WAITING_FOR_ADOPTION: &str = "WaitingForAdoption";
+
 /// Overlaps with other pools that are named.
 const OVERLAPS: usize = 3;
 
@@ -80,14 +83,20 @@ impl PoolState {
         })
     }
 
-    /// The verdict on an object whose pool is as it describes it; `remark` counts where the pool gives addresses.
-    pub fn ready(&self, remark: Option<String>) -> ConditionUpdate {
-        if !self.waiting.is_empty() {
-            let message = format!(
+    /// What [`WAITING_FOR_ADOPTION`] says.
+    pub fn held(&self) -> Option<String> {
+        (!self.waiting.is_empty()).then(|| {
+            format!(
                 "no new address is given until what is in use is known; waiting for {}",
                 self.waiting.join(", ")
-            );
-            return not_ready("WaitingForAdoption", message);
+            )
+        })
+    }
+
+    /// The verdict on an object whose pool is as it describes it; `remark` counts where the pool gives addresses.
+    pub fn ready(&self, remark: Option<String>) -> ConditionUpdate {
+        if let Some(message) = self.held() {
+            return not_ready(WAITING_FOR_ADOPTION, message);
         }
         if self.pool.spec.closed {
             return not_ready("Closed", "the pool is closed and gives no new address");

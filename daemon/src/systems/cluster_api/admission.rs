@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use fipd_core::{Ledger, Origin, Pool, PoolSpec, System};
+use fipd_core::{Family, Ledger, Origin, Pool, PoolSpec, System};
 use fipd_crds::cluster_api::{InClusterIPPoolSpec, InClusterPrefixPoolSpec};
 use futures::future::BoxFuture;
 use parking_lot::RwLock;
@@ -133,7 +133,7 @@ impl PoolJudge {
             Err(verdict) => return Judged::checked(verdict),
         };
         if question.operation == Operation::Create {
-            return Judged::checked(Verdict::allowed());
+            return Judged::checked(allowed(wanted.as_ref()));
         }
         let Some(id) = self.clusters.of(cluster) else {
             return Judged::unchecked();
@@ -142,7 +142,7 @@ impl PoolJudge {
         let pool = |ledger: &Ledger| ledger.mirror(&System::cluster_api(), &id, &object).cloned();
         let verdict = match self.ipam.read(pool) {
             Some(pool) => used(&self.ipam, &pool, wanted.as_ref(), question),
-            None => Verdict::allowed(),
+            None => allowed(wanted.as_ref()),
         };
         Judged::checked(verdict)
     }
@@ -153,9 +153,9 @@ impl PoolJudge {
 pub fn judge(kind: &ReviewedKind, question: &Question) -> Verdict {
     let deleted = question.operation == Operation::Delete;
     let read = (!deleted).then(|| read(kind, &question.object.spec));
-    match read {
-        Some(Err(wrong)) => wrong,
-        Some(Ok(_)) | None => Verdict::allowed(),
+    match read.transpose() {
+        Err(wrong) => wrong,
+        Ok(wanted) => allowed(wanted.as_ref()),
     }
 }
 
@@ -203,6 +203,52 @@ fn used(ipam: &Ipam, pool: &Pool, wanted: Option<&PoolSpec>, question: &Question
         Some(text) => Verdict::bad_request(format!(
             "spec: the pool has allocated addresses that it would not have any more: {text}; keep them, or delete their claims first"
         )),
-        None => Verdict::allowed(),
+        None => allowed(Some(wanted)),
+    }
+}
+
+/// A prefix of the whole length is one address.
+fn allowed(wanted: Option<&PoolSpec>) -> Verdict {
+    let whole = Some(Family::V6.bits());
+    match wanted.is_some_and(|spec| spec.allocation_length == whole) {
+        true => Verdict::warned(vec![
+            "spec.allocationPrefixLength: 128 gives each claim a single address; InClusterIPPool and GlobalInClusterIPPool are for those".to_owned(),
+        ]),
+        false => Verdict::allowed(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// What is said of a new pool of prefixes of this length.
+    fn warnings(length: u8) -> Vec<String> {
+        let review = json!({
+            "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+            "request": {
+                "uid": "u", "operation": "CREATE", "name": "a", "namespace": "ns",
+                "resource": { "group": IPAM_GROUP, "version": "v1alpha2", "resource": "inclusterprefixpools" },
+                "object": {
+                    "metadata": { "name": "a" },
+                    "spec": { "prefixes": ["fd00::/120"], "allocationPrefixLength": length },
+                },
+            },
+        });
+        let question = Question::read(review.to_string().as_bytes(), &POOLS[2]).expect("a review");
+        let verdict = judge(&POOLS[2], &question);
+        assert!(verdict.denied.is_none(), "{verdict:?}");
+        verdict.warnings
+    }
+
+    #[test]
+    fn prefixes_of_a_single_address_are_stored_with_a_warning() {
+        assert!(warnings(127).is_empty());
+        let [warning] = &warnings(128)[..] else {
+            panic!("one warning");
+        };
+        assert!(warning.contains("allocationPrefixLength") && warning.contains("single address"));
     }
 }

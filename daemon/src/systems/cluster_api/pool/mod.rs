@@ -25,6 +25,7 @@ use crate::{
         meta::{Meta, View},
         pool_source::{
             Leaving, OUT_OF_RANGE, PoolController, PoolReport, PoolSource, PoolState, SourceFacts,
+            WAITING_FOR_ADOPTION,
         },
         site::Site,
         store::Key,
@@ -212,6 +213,7 @@ impl<const PREFIXES: bool> PoolSource for InClusterSource<PREFIXES> {
             (OUT_OF_RANGE, state.out_of_range()),
             ("Overlapping", state.overlap.clone()),
             ("PoolExhausted", exhausted),
+            (WAITING_FOR_ADOPTION, state.held()),
         ]
         .into_iter()
         .filter_map(|(reason, text)| Some((reason, text?)))
