@@ -1,5 +1,8 @@
 //! Cases that are seldom and cost an address where they go wrong.
 
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::{Api, DeleteParams};
+
 use super::*;
 
 const PAUSED: &str = "cluster.x-k8s.io/paused";
@@ -28,7 +31,7 @@ async fn rows_27_and_28_ranges_are_used_up_from_the_lowest_address() {
         bed.claim(&late, (POOL, pool)).await.unwrap();
         let said = bed.refused(&late, "PoolExhausted", "PoolExhausted");
         let said = said.await.unwrap();
-        assert!(said.contains("no free address"), "{said}");
+        assert!(said.contains("no address available"), "{said}");
     }
 }
 
@@ -95,4 +98,38 @@ async fn what_another_program_gave_while_fipd_was_away_is_adopted_first() {
     assert!(mark.is_string(), "{brief}");
     bed.claim("one/brief", (POOL, "net")).await.unwrap();
     assert_eq!(bed.address("one/brief").await.unwrap(), "10.0.0.14");
+}
+
+/// A namespace that goes waits for no grace, and what its claims had cools all the same.
+#[tokio::test]
+async fn a_terminating_namespace_ends_the_grace_of_its_objects_and_not_that_of_its_addresses() {
+    let bed = Bed::share(&["departs", "remains"]).await.unwrap();
+    let grace = json!({
+        "addresses": ["10.64.0.10-10.64.0.11"], "prefix": 24, "addressReuseGracePeriodSeconds": 600,
+    });
+    bed.objects.pool("departs", grace).await.unwrap();
+    bed.claim("departs/a", (GLOBAL, "departs")).await.unwrap();
+    assert_eq!(bed.address("departs/a").await.unwrap(), "10.64.0.10");
+    let client = bed.plane.0.client().await.unwrap();
+    let namespaces: Api<Namespace> = Api::all(client);
+    namespaces
+        .delete("departs", &DeleteParams::default())
+        .await
+        .unwrap();
+    wait_until("the namespace is gone", DEADLINE, || async {
+        match namespaces.get_opt("departs").await {
+            Ok(None) => Ok(()),
+            found => Err(format!("{found:?}")),
+        }
+    })
+    .await
+    .unwrap();
+    let leases = bed.leases("10.64.0.10").await.unwrap();
+    assert_eq!(leases.len(), 1, "it is quarantined: {leases:?}");
+    bed.claim("remains/b", (GLOBAL, "departs")).await.unwrap();
+    assert_eq!(bed.address("remains/b").await.unwrap(), "10.64.0.11");
+    bed.claim("remains/c", (GLOBAL, "departs")).await.unwrap();
+    bed.refused("remains/c", "PoolExhausted", "PoolExhausted")
+        .await
+        .unwrap();
 }

@@ -58,6 +58,42 @@ async fn rows_31_and_32_pools_in_two_networks_are_independent() {
     assert_eq!(leases["leases"].as_array().unwrap().len(), 3);
 }
 
+/// By a rule of the configuration, and by an annotation, which counts on pools of the whole cluster alone.
+#[tokio::test]
+async fn a_rule_or_an_annotation_says_which_network_a_pool_is_in() {
+    let rule = "[[network]]\nname = \"red\"\nmatch = [{ system = \"cluster-api\", namespace = \"two\" }]\n";
+    let bed = Bed::alone(rule).await.unwrap();
+    let spec = json!({ "addresses": ["10.27.0.10-10.27.0.12"], "prefix": 24 });
+    for (kind, path, network) in [
+        (POOL, "one/net", None),
+        (POOL, "two/net", None),
+        (GLOBAL, "net", Some("blue")),
+        (POOL, "one/claimed", Some("blue")),
+    ] {
+        let annotations = network.map_or(json!({}), |name| json!({ "fipd.io/network": name }));
+        let pool = json!({ "metadata": { "annotations": annotations }, "spec": spec });
+        bed.objects.make(kind, path, pool).await.unwrap();
+    }
+    for (path, pool, address) in [
+        ("one/a", (POOL, "net"), "10.27.0.10"),
+        ("two/a", (POOL, "net"), "10.27.0.10"),
+        ("one/b", (GLOBAL, "net"), "10.27.0.10"),
+        ("one/c", (POOL, "claimed"), "10.27.0.11"),
+    ] {
+        bed.claim(path, pool).await.unwrap();
+        assert_eq!(bed.address(path).await.unwrap(), address, "{path}");
+    }
+    for (kind, path, network) in [
+        (POOL, "one/net", "default"),
+        (POOL, "two/net", "red"),
+        (GLOBAL, "net", "blue"),
+        (POOL, "one/claimed", "default"),
+    ] {
+        let pool = bed.objects.get(kind, path).await.unwrap().unwrap();
+        assert_eq!(pool["status"]["network"], network, "{path}");
+    }
+}
+
 /// Addresses that each of five asks for; there are fourteen.
 const EACH: usize = 4;
 
@@ -117,7 +153,7 @@ async fn ask_for_own(bed: &Bed) {
         });
         let answer = answer.await.unwrap();
         assert!(
-            answer.code == 0 || answer.stderr.contains("no free address"),
+            answer.code == 0 || answer.stderr.contains("no address available"),
             "{answer:?}"
         );
     }

@@ -356,3 +356,32 @@ fn g1_27_the_master_is_promiscuous_while_a_pod_needs_it_and_not_longer() {
         Ok(())
     });
 }
+
+/// The plugin looks, and the ledger decides.
+#[test]
+fn e_28_what_answers_on_the_wire_is_quarantined_and_the_container_gets_the_next() {
+    on_host(async |bed| {
+        let [v4, v6] = ["10.88.0.1", "fd88::1"];
+        let squat = format!(
+            "ip address add {v4}/24 dev wire0 && ip address add {v6}/64 dev wire0 nodad; ip -json link show wire0"
+        );
+        let links: Value = serde_json::from_str(&bed.host.run_in("segment", &squat).await?)?;
+        let mac = links[0]["address"].as_str().context("a MAC")?;
+        let mut conf = bed.conf(BOTH);
+        conf["probe"] = json!(true);
+        let live = Live::from([("c1".to_owned(), given(&bed.add("c1", &conf).await?))]);
+        ensure!(live["c1"] == ["10.88.0.2", "fd88::2"], "{live:?}");
+        for address in [v4, v6] {
+            let of = ["lease", "list", "--within", address, "-o", "json"];
+            let leases = bed.fipd.cli(of).await?.json()?;
+            ensure!(leases["leases"][0]["state"] == "quarantined", "{leases}");
+            let history = ["audit", "--address", address, "-o", "json"];
+            let history = bed.fipd.cli(history).await?.stdout;
+            ensure!(history.contains(mac), "{mac} is not told: {history}");
+        }
+        for address in [SEGMENT_V4, SEGMENT_V6] {
+            bed.host.ping("c1", address).await?;
+        }
+        agree(bed, &live, &[]).await
+    });
+}

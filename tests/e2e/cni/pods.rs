@@ -244,3 +244,50 @@ fn first_address(name: &str) -> String {
     let number: u8 = name[1..].parse().unwrap();
     format!("10.200.0.{}", number + 1)
 }
+
+/// A route over an interface that the pod does not have is left out. Its only interface has the others, which the original
+/// forgets (g1-22).
+#[test]
+fn rows_66_and_67_a_pod_has_the_routes_of_the_interfaces_that_it_has() {
+    on_host(async |bed| {
+        let pods = Pods::start(bed).await?;
+        let route = |dev: &str, dst: &str| json!({ "dev": dev, "dst": dst, "via": "192.168.1.9" });
+        let spec = json!({
+            "vlan": 0, "master": MASTER, "gateway": "192.168.1.1",
+            "routes": [route("eth1", "10.9.1.0/24"), route("eth0", "10.9.0.0/24")],
+        });
+        let subnet = "merged";
+        pods.objects.subnet(subnet, "192.168.1.0/24", spec).await?;
+        let there = format!("{SUBNETS}/{subnet}");
+        pods.objects.wait_phase(SUBNET, &there, "Active").await?;
+        bed.host.make_container("p8").await?;
+        pods.make_container(bed, "p9").await?;
+        let over = |dev: &str, dst: &str| format!("{dst} via 192.168.1.9 dev {dev}");
+        let (near, far) = (over("eth0", "10.9.0.0/24"), over("eth1", "10.9.1.0/24"));
+        for (name, ifname, address, has_far) in [
+            ("p8", "eth0", "192.168.1.2/24", false),
+            ("p9", "eth1", "192.168.1.3/24", true),
+        ] {
+            let path = path(name);
+            let made = pods.objects.pod(&path, subnet, "auto", json!({}));
+            let uid = made.await?;
+            pods.wait_address(name).await?;
+            let call = |verb| {
+                let call = CniCall::new(verb, &pods.conf);
+                let call = call.of(name, &bed.host.netns(name), ifname);
+                call.of_pod(NAMESPACE, name, &uid)
+            };
+            let result = bed.host.call(&call("ADD")).await?.result()?;
+            let ip = &result["ips"][0];
+            ensure!(ip["address"] == address, "{result}");
+            ensure!(ip["gateway"] == "192.168.1.1", "{result}");
+            let routes = bed.host.run_in(name, "ip route show").await?;
+            ensure!(routes.contains(&near), "{name}: {routes}");
+            ensure!(routes.contains(&far) == has_far, "{name}: {routes}");
+            bed.host.call(&call("DEL")).await?.result()?;
+            let left = attached(bed, name).await?;
+            ensure!(left.is_empty(), "{name}: {left:?}");
+        }
+        Ok(())
+    });
+}

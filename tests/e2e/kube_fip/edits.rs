@@ -153,6 +153,39 @@ async fn defect_13_a_range_is_edited_live_and_who_waited_first_is_served_first()
     bed.wait_leases("nothing else is leased", &left).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_range_lets_addresses_cool_and_remembers_who_had_them() {
+    let bed = Bed::start("").await;
+    let objects = &bed.objects;
+    let remove = async |path: &str| {
+        objects.delete(path).await.unwrap();
+        objects.wait_gone(path).await.unwrap();
+    };
+    let spec = json!({ "iprange": "10.84.0.0/29", "quarantineSeconds": 3600 });
+    objects.make_range("cools", spec).await.unwrap();
+    bed.fip("c-m-a/first", "cools", "").await;
+    bed.wait_address("c-m-a/first", "10.84.0.1").await;
+    remove("c-m-a/first").await;
+    bed.fip("c-m-a/second", "cools", "").await;
+    bed.wait_address("c-m-a/second", "10.84.0.2").await;
+    let cools = |range: &Value| range["status"]["quarantined"] == 1;
+    objects
+        .wait("cools", "shows what cools", cools)
+        .await
+        .unwrap();
+
+    let spec = json!({ "iprange": "10.85.0.0/29", "stickySeconds": 3600 });
+    objects.make_range("remembers", spec).await.unwrap();
+    for (path, address) in [("c-m-b/one", "10.85.0.1"), ("c-m-b/two", "10.85.0.2")] {
+        bed.fip(path, "remembers", "").await;
+        bed.wait_address(path, address).await;
+    }
+    remove("c-m-b/one").await;
+    remove("c-m-b/two").await;
+    bed.fip("c-m-b/two", "remembers", "").await;
+    bed.wait_address("c-m-b/two", "10.85.0.2").await;
+}
+
 impl Bed {
     /// Waits until these FloatingIPs have these addresses, whichever has which.
     async fn wait_all(&self, what: &str, paths: &[&str], wanted: &[&str]) {

@@ -49,6 +49,13 @@ async fn the_config_is_followed_live_and_the_last_good_value_of_a_key_stays_in_f
         guest.wait_image(KUBE_VIP, "better").await;
         guest.wait_reason("Ready").await;
     }
+    let port = [
+        ("kubevipChartValues", &*tag("better")),
+        ("metricsPort", "9109"),
+    ];
+    bed.configure(&set(&port)).await;
+    let told = bed.wait_config_event("MetricsPortDiffers", "9109").await;
+    assert!(told.contains("metrics:kube-fip"), "{told}");
 
     let secret = format!("image: [{SECRET}");
     let bad = [

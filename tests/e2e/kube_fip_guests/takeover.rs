@@ -188,9 +188,21 @@ async fn a_site_of_the_original_is_taken_over_and_left_as_it_was() {
     assert!(daemon_set.contains(was), "{wrong:?}");
     assert!(wrong.contains_key("10.90.0.7"), "{wrong:?}");
 
-    // Releases of the original stay as they are, also when the label goes.
-    let once = [VIP, CLOUD_PROVIDER, "harvester-cloud-provider"];
-    let once = once.map(|name| (name.to_owned(), "1".to_owned()));
+    // They are kept in step where the ConfigMap says so.
+    let mut updated = settings.clone();
+    let image = "image: { repository: stand-in.invalid/kube-vip, tag: in-step }";
+    updated.extend([
+        ("kubevipUpdate", "true".to_owned()),
+        (
+            "kubevipChartValues",
+            format!("nameOverride: {VIP}\n{image}"),
+        ),
+    ]);
+    bed.configure(&updated).await;
+    first.wait_image(VIP, "in-step").await;
+    bed.configure(&settings).await;
+
+    // Releases of the original stay, also when the label goes.
     first.label(None).await;
     first
         .wait_said("no release is wanted", |said| {
@@ -198,7 +210,10 @@ async fn a_site_of_the_original_is_taken_over_and_left_as_it_was() {
         })
         .await;
     first.wait_reason("Ready").await;
-    assert_eq!(first.revisions().await, BTreeMap::from(once.clone()));
+    let stay = first.revisions().await;
+    assert_eq!(stay[VIP], "2", "{stay:?}");
+    let theirs = "harvester-cloud-provider";
+    assert!(stay[theirs] == "1" && stay.contains_key(CLOUD_PROVIDER));
     first
         .wait_map("its address", &[("cidr-global", "10.90.0.7/32")])
         .await;
@@ -209,7 +224,7 @@ async fn a_site_of_the_original_is_taken_over_and_left_as_it_was() {
     let said = first.wait_reason("ReleaseElsewhere").await;
     let message = said["message"].to_string();
     assert!(message.contains(CLOUD_PROVIDER), "{message}");
-    assert_eq!(first.revisions().await, BTreeMap::from(once));
+    assert_eq!(first.revisions().await, stay);
 
     let kept = first.versions().await;
     let detach = ["clusters", "detach", "rancher", "-o", "json"];
