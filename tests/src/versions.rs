@@ -63,7 +63,7 @@ pub const SCHEMATHESIS: &str = "4.32.5";
 pub const AXE_CORE: &str = "4.14.1";
 
 /// What the browser suite needs from Debian.
-pub const BROWSER_PACKAGES: &[&str] = &["chromium", "chromium-driver"];
+pub const BROWSER_PACKAGES: &[&str] = &["chromium-headless-shell", "chromium-driver"];
 
 #[cfg(test)]
 mod tests {
