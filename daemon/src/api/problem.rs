@@ -111,7 +111,7 @@ impl Code {
     fn status_and_title(self) -> (StatusCode, &'static str) {
         use StatusCode as Http;
         match self {
-            Self::Exhausted => (Http::CONFLICT, "No free address"),
+            Self::Exhausted => (Http::CONFLICT, "No address available"),
             Self::QuotaExceeded => (Http::CONFLICT, "Quota exceeded"),
             Self::AddressTaken => (Http::CONFLICT, "Address taken"),
             Self::NetworkAmbiguous => (Http::CONFLICT, "Network ambiguous"),

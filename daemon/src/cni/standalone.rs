@@ -263,7 +263,7 @@ fn gives_nothing(ledger: &Ledger, pool: &Pool) -> Option<String> {
         return Some(format!("pool {name}: {}", Refusal::RestoreHeld { until }));
     }
     let free = ledger.usage(pool.id).map_or(0, |usage| usage.free);
-    (free == 0).then(|| format!("pool {name} has no free address; widen it, or release some"))
+    (free == 0).then(|| format!("pool {name} has no address available; widen it, or release some"))
 }
 
 fn given(ledger: &Ledger, leases: &[Arc<Lease>]) -> Vec<PoolAddress> {

@@ -39,10 +39,10 @@ impl Meta {
     /// up, or one that cannot be compared.
     pub fn is_after(&self, other: &Self) -> bool {
         let number = |meta: &Self| meta.version.parse::<u64>().ok();
-        let is_before = number(self)
+        let is_not_later = number(self)
             .zip(number(other))
             .is_some_and(|(one, other)| one <= other);
-        self.uid != other.uid || !is_before
+        self.uid != other.uid || !is_not_later
     }
 
     pub fn is_terminating(&self) -> bool {

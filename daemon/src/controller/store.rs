@@ -142,7 +142,7 @@ impl<T> Default for Objects<T> {
 }
 
 impl<T: View> Objects<T> {
-    /// Keeps the object as an answer to a write shows it, where nothing later is known.
+    /// Keeps the object as an answer to a write shows it, where nothing is known that is later or cannot be compared.
     pub fn keep(&self, key: &Key, after: T) {
         self.update(key, after, |one, other| one.meta().is_after(&other.meta()));
     }

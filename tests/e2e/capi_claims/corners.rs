@@ -124,8 +124,9 @@ async fn a_terminating_namespace_ends_the_grace_of_its_objects_and_not_that_of_i
     })
     .await
     .unwrap();
-    let leases = bed.leases("10.64.0.10").await.unwrap();
-    assert_eq!(leases.len(), 1, "it is quarantined: {leases:?}");
+    let of = ["lease", "list", "--within", "10.64.0.10", "-o", "json"];
+    let leases = bed.fipd.cli(of).await.unwrap().json().unwrap();
+    assert_eq!(leases["leases"][0]["state"], "quarantined", "{leases}");
     bed.claim("remains/b", (GLOBAL, "departs")).await.unwrap();
     assert_eq!(bed.address("remains/b").await.unwrap(), "10.64.0.11");
     bed.claim("remains/c", (GLOBAL, "departs")).await.unwrap();

@@ -89,8 +89,16 @@ async fn a_rule_or_an_annotation_says_which_network_a_pool_is_in() {
         (GLOBAL, "net", "blue"),
         (POOL, "one/claimed", "default"),
     ] {
-        let pool = bed.objects.get(kind, path).await.unwrap().unwrap();
-        assert_eq!(pool["status"]["network"], network, "{path}");
+        wait_until(&format!("{path} names its network"), DEADLINE, || async {
+            let pool = bed.objects.get(kind, path).await;
+            let pool = pool.map_err(|error| error.to_string())?;
+            let status = pool.unwrap_or_default()["status"].take();
+            (status["network"] == network)
+                .then_some(())
+                .ok_or(status.to_string())
+        })
+        .await
+        .unwrap();
     }
 }
 

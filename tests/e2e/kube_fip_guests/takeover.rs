@@ -188,7 +188,10 @@ async fn a_site_of_the_original_is_taken_over_and_left_as_it_was() {
     assert!(daemon_set.contains(was), "{wrong:?}");
     assert!(wrong.contains_key("10.90.0.7"), "{wrong:?}");
 
-    // They are kept in step where the ConfigMap says so.
+    // Releases of the original stay as they are, and are kept in step where the ConfigMap says so.
+    let theirs = "harvester-cloud-provider";
+    let once = [VIP, CLOUD_PROVIDER, theirs].map(|name| (name.to_owned(), "1".to_owned()));
+    assert_eq!(first.revisions().await, BTreeMap::from(once));
     let mut updated = settings.clone();
     let image = "image: { repository: stand-in.invalid/kube-vip, tag: in-step }";
     updated.extend([
@@ -202,7 +205,7 @@ async fn a_site_of_the_original_is_taken_over_and_left_as_it_was() {
     first.wait_image(VIP, "in-step").await;
     bed.configure(&settings).await;
 
-    // Releases of the original stay, also when the label goes.
+    // They stay, also when the label goes.
     first.label(None).await;
     first
         .wait_said("no release is wanted", |said| {
@@ -212,7 +215,6 @@ async fn a_site_of_the_original_is_taken_over_and_left_as_it_was() {
     first.wait_reason("Ready").await;
     let stay = first.revisions().await;
     assert_eq!(stay[VIP], "2", "{stay:?}");
-    let theirs = "harvester-cloud-provider";
     assert!(stay[theirs] == "1" && stay.contains_key(CLOUD_PROVIDER));
     first
         .wait_map("its address", &[("cidr-global", "10.90.0.7/32")])

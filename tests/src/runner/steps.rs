@@ -174,7 +174,7 @@ impl Step {
         forget_own_package(command.as_std_mut());
         command
             .args(&self.arguments)
-            // A message says where it failed; in a backtrace of a hundred lines it is not found.
+            // The panic message names the place; a backtrace would bury it.
             .env("RUST_BACKTRACE", "0")
             .envs(self.environment.iter().map(|(name, value)| (name, value)));
         command

@@ -83,19 +83,13 @@ impl PoolState {
         })
     }
 
-    /// What [`WAITING_FOR_ADOPTION`] says.
-    pub fn held(&self) -> Option<String> {
-        (!self.waiting.is_empty()).then(|| {
-            format!(
-                "no new address is given until what is in use is known; waiting for {}",
-                self.waiting.join(", ")
-            )
-        })
-    }
-
     /// The verdict on an object whose pool is as it describes it; `remark` counts where the pool gives addresses.
     pub fn ready(&self, remark: Option<String>) -> ConditionUpdate {
-        if let Some(message) = self.held() {
+        if !self.waiting.is_empty() {
+            let message = format!(
+                "no new address is given until what is in use is known; waiting for {}",
+                self.waiting.join(", ")
+            );
             return not_ready(WAITING_FOR_ADOPTION, message);
         }
         if self.pool.spec.closed {

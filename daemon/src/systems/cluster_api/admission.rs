@@ -123,18 +123,16 @@ impl Judge for PoolJudge {
 
 impl PoolJudge {
     fn verdict(&self, cluster: &str, kind: &ReviewedKind, question: &Question) -> Judged {
-        let deleted = question.operation == Operation::Delete;
-        if !deleted && question.passes() {
+        if question.operation != Operation::Delete && question.passes() {
             return Judged::checked(Verdict::allowed());
         }
-        let wanted = (!deleted).then(|| read(kind, &question.object.spec));
-        let wanted = match wanted.transpose() {
+        if question.operation == Operation::Create {
+            return Judged::checked(judge(kind, question));
+        }
+        let wanted = match wanted(kind, question) {
             Ok(wanted) => wanted,
             Err(verdict) => return Judged::checked(verdict),
         };
-        if question.operation == Operation::Create {
-            return Judged::checked(allowed(wanted.as_ref()));
-        }
         let Some(id) = self.clusters.of(cluster) else {
             return Judged::unchecked();
         };
@@ -149,14 +147,18 @@ impl PoolJudge {
 }
 
 /// Whether the specification describes a pool.
-#[cfg(any(test, feature = "fuzz"))]
 pub fn judge(kind: &ReviewedKind, question: &Question) -> Verdict {
+    match wanted(kind, question) {
+        Ok(wanted) => allowed(wanted.as_ref()),
+        Err(wrong) => wrong,
+    }
+}
+
+/// The pool that the specification describes; `None`: it is deleted.
+fn wanted(kind: &ReviewedKind, question: &Question) -> Result<Option<PoolSpec>, Verdict> {
     let deleted = question.operation == Operation::Delete;
     let read = (!deleted).then(|| read(kind, &question.object.spec));
-    match read.transpose() {
-        Err(wrong) => wrong,
-        Ok(wanted) => allowed(wanted.as_ref()),
-    }
+    read.transpose()
 }
 
 /// The pool that the specification describes.
@@ -207,7 +209,7 @@ fn used(ipam: &Ipam, pool: &Pool, wanted: Option<&PoolSpec>, question: &Question
     }
 }
 
-/// A prefix of the whole length is one address.
+/// Allowed; with a warning where each prefix is a single address.
 fn allowed(wanted: Option<&PoolSpec>) -> Verdict {
     let whole = Some(Family::V6.bits());
     match wanted.is_some_and(|spec| spec.allocation_length == whole) {

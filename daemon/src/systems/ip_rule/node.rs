@@ -372,8 +372,9 @@ impl NodePart {
         }
     }
 
-    /// Keeps what the answer to a write shows if it shows no change but that write, and the watch none meanwhile. All else the
-    /// watch tells: what is kept has no version, so that an answer that comes late cannot be told from a new one.
+    /// Keeps the answer to our write, unless it shows somebody else's change or the watch reported one meanwhile: what is kept
+    /// has no version that would tell which is later. The watch delivers those; after the session, when none runs, such a
+    /// report may be sent twice.
     fn keep(&self, key: &Key, before: &Config, after: Config) {
         if observe::without_reports(before) == observe::without_reports(&after) {
             self.configs.update(key, after, |seen, _| seen != before);

@@ -209,11 +209,14 @@ impl<const PREFIXES: bool> PoolSource for InClusterSource<PREFIXES> {
             format!("{used} of {size} are in use: new claims wait; add addresses or delete claims")
         };
         let exhausted = (state.usage.free == 0 && state.usage.size > 0).then(exhausted);
+        // The condition names what is waited for, which changes while it is.
+        let held = || "no new address is given until what is in use is known; the condition Ready says what is waited for".to_owned();
+        let held = (!state.waiting.is_empty()).then(held);
         [
             (OUT_OF_RANGE, state.out_of_range()),
             ("Overlapping", state.overlap.clone()),
             ("PoolExhausted", exhausted),
-            (WAITING_FOR_ADOPTION, state.held()),
+            (WAITING_FOR_ADOPTION, held),
         ]
         .into_iter()
         .filter_map(|(reason, text)| Some((reason, text?)))

@@ -212,13 +212,13 @@ fn is_kept(pod: &PodView, there: Option<&FlatIpView>, facts: &PodFacts) -> bool 
     }
 }
 
-/// Whether the pod has had its address and its node for too long without using it.
 /// Whether the pod says that it uses the address of the object.
 fn uses(pod: &PodView, ip: &FlatIpView) -> bool {
     let address: Option<IpAddr> = ip.status.addr.parse().ok();
     address.is_some_and(|address| pod.uses.contains(&address))
 }
 
+/// Whether the pod has had its address and its node for too long without using it.
 fn is_late(pod: &PodView, ip: &FlatIpView, facts: &PodFacts, now: jiff::Timestamp) -> bool {
     // Nobody calls its plugin again: the object was made anew.
     if uses(pod, ip) {
