@@ -229,12 +229,18 @@ impl NetConf {
             return Err((field, format!("{mtu}; allowed: {allowed}")));
         }
         for route in &self.ipam.routes {
-            if route
-                .gw
-                .is_some_and(|gw| gw.is_ipv4() != route.dst.addr().is_ipv4())
-            {
-                let dst = route.dst;
-                let why = format!("the gw of {dst} is of the other family; name one of the same");
+            let (dst, is_v4) = (route.dst, route.dst.addr().is_ipv4());
+            for (name, address) in [("gw", route.gw), ("src", route.src)] {
+                if address.is_some_and(|address| address.is_ipv4() != is_v4) {
+                    let why =
+                        format!("the {name} of {dst} is of the other family; name one of the same");
+                    return Err(("ipam.routes", why));
+                }
+            }
+            if route.table == Some(0) {
+                let why = format!(
+                    "the table of {dst} is 0, which is none: leave it out for the main table"
+                );
                 return Err(("ipam.routes", why));
             }
         }

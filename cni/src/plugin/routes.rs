@@ -146,11 +146,13 @@ impl<'a, 'c> Routes<'a, 'c> {
                 link.index
             }
         };
+        let is_v6_default = wanted.dst == Family::V6.everything() && index == own.index;
+        let before_routers = (is_v6_default && wanted.table.is_none()).then_some(BEFORE_ROUTERS);
         let route = Route {
             gw: wanted.gw,
             onlink: self.is_far(wanted.gw, index)?,
             src: wanted.src,
-            priority: wanted.priority,
+            priority: wanted.priority.or(before_routers),
             mtu: wanted.mtu,
             advmss: wanted.advmss,
             table: wanted.table.unwrap_or(MAIN_TABLE),

@@ -188,17 +188,24 @@ impl HostState {
             .filter_map(|(key, record)| Some((key.clone(), record.pod.clone()?)))
             .collect();
         let dead: BTreeSet<_> = dead.into_iter().map(|(key, _)| key.clone()).collect();
-        if !dead.is_empty() {
-            match self.release(&dead) {
-                Ok(()) => tracing::info!(
-                    count = dead.len(),
-                    "what containers used that are gone is removed"
-                ),
-                Err(refusal) => tracing::warn!(
-                    error = refusal.why,
-                    "cannot clean up after removed containers; will retry"
-                ),
-            }
+        if dead.is_empty() {
+            return unsure;
+        }
+        // All at once, and one by one where something of one cannot be removed.
+        let mut failed = self.release(&dead).err();
+        if failed.is_some() {
+            let each = dead.iter().map(|key| [key.clone()].into());
+            failed = each.fold(None, |failed, one| self.release(&one).err().or(failed));
+        }
+        match failed {
+            None => tracing::info!(
+                count = dead.len(),
+                "what containers used that are gone is removed"
+            ),
+            Some(refusal) => tracing::warn!(
+                error = refusal.why,
+                "cannot clean up after removed containers; will retry"
+            ),
         }
         unsure
     }

@@ -5,7 +5,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use redb::{Builder, Database, ReadableDatabase as _, ReadableTable as _, TableDefinition};
@@ -41,7 +41,9 @@ impl<E: Into<redb::Error>> From<E> for CniJournalError {
 
 /// The file, and all that is in it. Its methods wait for the disk.
 pub struct CniJournal {
-    database: Database,
+    path: PathBuf,
+    /// `None` after a write that failed: redb refuses all that follows, and whether it is on the disk is not known.
+    database: Option<Database>,
     attachments: BTreeMap<AttachmentKey, AttachmentRecord>,
     made: BTreeMap<String, String>,
     replayed: u64,
@@ -57,17 +59,22 @@ impl CniJournal {
         txn.open_table(META)?;
         txn.commit()?;
         let mut journal = Self {
-            database,
+            path: path.to_owned(),
+            database: None,
             attachments: BTreeMap::new(),
             made: BTreeMap::new(),
             replayed: 0,
         };
-        journal.read()?;
+        journal.read(&database)?;
+        journal.database = Some(database);
         Ok(journal)
     }
 
-    fn read(&mut self) -> Result<(), CniJournalError> {
-        let txn = self.database.begin_read()?;
+    /// Has what the file has.
+    fn read(&mut self, database: &Database) -> Result<(), CniJournalError> {
+        let txn = database.begin_read()?;
+        self.attachments.clear();
+        self.made.clear();
         for row in txn.open_table(ATTACHMENTS)?.iter()? {
             let (key, record) = row?;
             self.attachments
@@ -169,13 +176,23 @@ impl CniJournal {
         Ok(())
     }
 
+    /// After a failure the next one opens the file again, and begins with what that has.
     fn commit(
-        &self,
+        &mut self,
         write: impl FnOnce(&redb::WriteTransaction) -> Result<(), CniJournalError>,
     ) -> Result<(), CniJournalError> {
-        let txn = self.database.begin_write()?;
+        let database = match self.database.take() {
+            Some(database) => database,
+            None => {
+                let database = Builder::new().set_cache_size(CACHE).open(&self.path)?;
+                self.read(&database)?;
+                database
+            }
+        };
+        let txn = database.begin_write()?;
         write(&txn)?;
         txn.commit()?;
+        self.database = Some(database);
         Ok(())
     }
 }
@@ -196,11 +213,8 @@ mod tests {
         testing::key,
     };
 
-    #[test]
-    fn what_was_written_is_found_again() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("cni.redb");
-        let record = AttachmentRecord {
+    fn record() -> AttachmentRecord {
+        AttachmentRecord {
             boot: "b".into(),
             netns: "/run/netns/a".into(),
             master: "eth0".into(),
@@ -220,7 +234,32 @@ mod tests {
                 objects: vec!["web-0".into()],
                 addresses: vec!["10.0.0.5".into()],
             }),
-        };
+        }
+    }
+
+    #[test]
+    fn a_write_that_fails_stops_none_after_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("cni.redb");
+        let mut journal = CniJournal::open(&path).unwrap();
+        let record = record();
+        journal.put(key("a"), record.clone()).unwrap();
+        let full = || redb::Error::Io(std::io::Error::from(std::io::ErrorKind::StorageFull));
+        let failed = journal.commit(|_| Err(full().into()));
+        assert!(failed.is_err() && journal.database.is_none());
+        journal.put(key("b"), record.clone()).unwrap();
+        journal.remove(&[key("a")].into()).unwrap();
+        assert_eq!(journal.attachments(), &[(key("b"), record.clone())].into());
+        drop(journal);
+        let journal = CniJournal::open(&path).unwrap();
+        assert_eq!(journal.attachments(), &[(key("b"), record)].into());
+    }
+
+    #[test]
+    fn what_was_written_is_found_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("cni.redb");
+        let record = record();
         let mut journal = CniJournal::open(&path).unwrap();
         journal.put(key("a"), record.clone()).unwrap();
         journal.put(key("b"), record.clone()).unwrap();

@@ -32,7 +32,10 @@ use super::{
 use crate::{
     clusters::ClusterSession,
     connected::Connected,
-    controller::client::{Patch, Remote, Target},
+    controller::{
+        client::{Patch, Remote, Target},
+        conditions::{CONFLICT, READY},
+    },
     validation::flat_network::{interfaces::InterfaceId, subnet::FlatSubnet},
 };
 
@@ -275,7 +278,8 @@ impl<'w> AddressWait<'w> {
         self.seen = ip;
         let terminating = |ip: &FlatNetworkIP| ip.metadata.deletion_timestamp.is_some();
         let there = self.seen.clone().filter(|ip| !terminating(ip))?;
-        if !status.addr.is_empty() {
+        // What another has too it gets only after that.
+        if !status.addr.is_empty() && contention(&status).is_none() {
             return Some(Ok(there));
         }
         (status.phase == FAILED).then(|| Err(self.not_there(&status)))
@@ -294,16 +298,26 @@ impl<'w> AddressWait<'w> {
             (None, None) => format!(
                 "cluster {cluster} has no {object} of the pod with uid {uid}: has the pod the annotations of flat-network, and does fipd serve the cluster?"
             ),
-            (Some(_), None) if !status.failure_message.is_empty() => {
-                format!("{object} in cluster {cluster}: {}", status.failure_message)
-            }
-            (Some(_), None) => format!("{object} in cluster {cluster} has no address yet"),
+            (Some(_), None) => format!("{object} in cluster {cluster}: {}", says(status)),
         };
         NotThere {
             knows_pod: self.seen.is_some(),
             refusal: CallRefusal::later(why),
         }
     }
+}
+
+/// Why its address is not the pod's alone.
+fn contention(status: &FlatNetworkIPStatus) -> Option<&str> {
+    let mut conditions = status.conditions.iter();
+    let ready = conditions.find(|one| one.type_ == READY && one.status == "False")?;
+    (ready.reason == CONFLICT).then_some(&ready.message)
+}
+
+/// Why there is no address to be had.
+fn says(status: &FlatNetworkIPStatus) -> &str {
+    let failed = Some(&*status.failure_message).filter(|text| !text.is_empty());
+    contention(status).or(failed).unwrap_or("no address yet")
 }
 
 /// The address of an object, and its subnet.

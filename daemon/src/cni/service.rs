@@ -227,6 +227,15 @@ impl CniService {
             let why = format!("runtimeConfig.ips: the pod's FlatNetworkIP does not have {other}");
             return Err(CallRefusal::new(Code::InvalidConfig, why));
         }
+        let spelled = |mac: &str| mac.to_ascii_lowercase().replace('-', ":");
+        let asked = spelled(&call.conf.runtime_config.mac);
+        if let Some(mac) = &found.first.mac
+            && !asked.is_empty()
+            && spelled(mac) != asked
+        {
+            let why = format!("runtimeConfig.mac: {asked}, and the pod's FlatNetworkIP has {mac}");
+            return Err(CallRefusal::new(Code::InvalidConfig, why));
+        }
         let (attachment, uses) = attach::of_pod(&call.conf, &call.ask.ifname, &found);
         let record = self.record(call, &found.first.subnet.master, uses, Some(owner));
         Ok((attachment, Some(record)))

@@ -154,7 +154,8 @@ impl ContainerLeases {
             let members = page.leases.iter().flat_map(|lease| &lease.members);
             let ours = members.filter(|member| {
                 let owner = &member.holder.identity;
-                owner.cluster.is_none() && &*owner.kind == KIND
+                // Owners that people name have no interface.
+                owner.cluster.is_none() && &*owner.kind == KIND && !owner.interface.is_empty()
             });
             found.extend(ours.map(|member| member.holder.clone()));
             after = page.next;

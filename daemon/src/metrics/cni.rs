@@ -63,10 +63,12 @@ pub fn show_host(attachments: usize, kept: usize) {
 /// Adds the series; the registry has its prefix.
 pub(super) fn register(registry: &mut Registry) {
     let kept = &*KEPT;
-    // From 0 on, so that the first ones are an increase: the usual refusals of a container.
-    for code in [Code::IoFailure, Code::InvalidConfig, Code::TryAgain] {
-        let labels = error_labels(Verb::Add, code as u32);
-        drop(kept.errors.get_or_create(&labels));
+    // From 0 on, so that the first ones are an increase: the usual refusals.
+    for verb in [Verb::Add, Verb::Del] {
+        for code in [Code::IoFailure, Code::InvalidConfig, Code::TryAgain] {
+            let labels = error_labels(verb, code as u32);
+            drop(kept.errors.get_or_create(&labels));
+        }
     }
     registry.register_with_unit(
         "cni_request_duration",

@@ -46,9 +46,11 @@ pub fn desired(
     status
 }
 
-/// Whether the address in the status may be in use all the same: it is not known yet, or another holds it too.
+/// Reasons with which the address in the status may be in use all the same: it is not known yet, or another holds it too.
+pub const MAY_BE_IN_USE: [&str; 3] = [CONFLICT, "WaitingForAdoption", "RestoreHold"];
+
 fn stays(problem: &Unserved) -> bool {
-    [CONFLICT, "WaitingForAdoption", "RestoreHold"].contains(&problem.reason)
+    MAY_BE_IN_USE.contains(&problem.reason)
 }
 
 fn ready(outcome: &AddressOutcome) -> ConditionUpdate {

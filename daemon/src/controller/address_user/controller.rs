@@ -379,22 +379,34 @@ impl<U: AddressHooks> AddressController<U> {
     ) -> Reconciled<()> {
         let own = self.context.holder(key, &object.meta().uid);
         for address in addresses {
+            let lease = self.context.read(|ledger| ledger.lease(*address).cloned());
+            let lease = lease.as_deref();
             // An earlier object of its name may have left it.
-            let holder = self.context.read(|ledger| {
-                let lease = ledger.lease(*address)?;
-                let mut holders = lease.members.iter().map(|member| &member.holder);
-                let holder = holders.find(|holder| holder.identity == own.identity);
-                holder.cloned()
-            });
-            let holder = holder.unwrap_or_else(|| own.clone());
+            let member = lease.and_then(|lease| lease.member(&own.identity));
+            let contends = lease.is_some_and(|lease| lease.contender(&own.identity).is_some());
             let site = &self.context.site;
-            match U::keeper(self, key, object) {
-                Some(keeper) => site.transfer(holder, keeper, *address, reason).await?,
-                None => {
-                    let scope = ReleaseScope::HolderAddresses(holder, vec![*address]);
-                    site.release(scope, reason).await?;
+            let keeper = U::keeper(self, key, object);
+            match (keeper, member) {
+                (Some(keeper), Some(member)) => {
+                    let from = member.holder.clone();
+                    site.transfer(from, keeper, *address, reason).await?;
+                    continue;
                 }
+                (Some(keeper), None) if contends => {
+                    let tenant = U::tenant(site, key, object);
+                    let contend = AddressAsker {
+                        holder: keeper,
+                        created: object.meta().created,
+                        actor: site.actor(),
+                    }
+                    .adopt((*address).into(), tenant);
+                    site.ipam.submit(contend).await?;
+                }
+                _ => {}
             }
+            let holder = member.map_or_else(|| own.clone(), |member| member.holder.clone());
+            let scope = ReleaseScope::HolderAddresses(holder, vec![*address]);
+            site.release(scope, reason).await?;
         }
         Ok(())
     }

@@ -145,8 +145,14 @@ impl GuestCharts {
         }
         owner.check_room(guest, installed, step).await?;
         if step.brings.follows() {
-            let newest = guest.helm.newest(&release.chart).await;
-            release.chart.version = newest.map_err(|error| ChartError::of(name, &error))?;
+            match guest.helm.newest(&release.chart).await {
+                Ok(newest) => release.chart.version = newest,
+                // Only the cluster has to reach the repository: it takes the newest at first, and what is there stays.
+                Err(error) if engine == ChartEngine::HelmChart => {
+                    tracing::warn!(cluster = guest.id, name, %error, "no newer version is looked for: this host cannot read the chart");
+                }
+                Err(error) => return Err(ChartError::of(name, &error)),
+            }
         }
         if !step.removes.is_empty() && !stays {
             guest.check(engine, &installed.objects, &release).await?;

@@ -15,6 +15,7 @@ mod adopt;
 mod compat;
 pub mod floating_ip;
 pub mod guest;
+mod held_for;
 mod leaving;
 pub mod metrics;
 pub mod names;
@@ -50,7 +51,7 @@ use crate::{
         tasks::{count, events_behind, finish, follow_pools, until},
     },
     detach::Leaving,
-    system::{self, Means, RunningSystem},
+    system::{self, Means, OwnerRule, RunningSystem},
 };
 use adopt::KubeFipTakeover;
 use floating_ip::{GuestFipController, GuestFloatingIps};
@@ -95,6 +96,10 @@ impl RunningSystem for RunningKubeFip {
     fn run(&self, session: ClusterSession) -> BoxFuture<'static, ()> {
         let site = Arc::new(Site::new(session, System::kube_fip()));
         Box::pin(serve(site, self.clone()))
+    }
+
+    fn held_for(&self, session: &ClusterSession) -> OwnerRule {
+        held_for::rule(&self.sites, session)
     }
 
     fn takeover(&self) -> Option<Arc<dyn Takeover>> {

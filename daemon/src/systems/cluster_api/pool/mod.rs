@@ -210,7 +210,9 @@ impl<const PREFIXES: bool> PoolSource for InClusterSource<PREFIXES> {
         };
         let exhausted = (state.usage.free == 0 && state.usage.size > 0).then(exhausted);
         // The condition names what is waited for, which changes while it is.
-        let held = || "no new address is given until what is in use is known; the condition Ready says what is waited for".to_owned();
+        let held = || {
+            "no new address is given until what is in use is known; the condition Ready says what is waited for".to_owned()
+        };
         let held = (!state.waiting.is_empty()).then(held);
         [
             (OUT_OF_RANGE, state.out_of_range()),

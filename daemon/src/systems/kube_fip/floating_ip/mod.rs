@@ -124,7 +124,10 @@ impl AddressHooks for GuestFloatingIps {
             return Ok(None);
         }
         let identity = fips.context.identity(key);
-        let leases = fips.context.read(|ledger| ledger.addresses_of(&identity));
+        // Also what it contends for: its guest may use that as well.
+        let leases = |ledger: &Ledger| ledger.leases_with(&identity, None, usize::MAX);
+        let mut leases = fips.context.read(leases);
+        leases.retain(|lease| lease.prefix().is_address());
         let held: Vec<LeaseKey> = leases.iter().map(|lease| lease.key).collect();
         let reason = "its FloatingIP is deleted, and the guest may use it still";
         fips.give_up(key, fip, &held, reason).await?;

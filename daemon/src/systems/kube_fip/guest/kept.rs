@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use fipd_core::{Holder, LeaseKey, ReleaseScope};
+use fipd_core::{ClusterId, Holder, LeaseKey, Ledger, ReleaseScope, Text};
 use fipd_crds::labels::FLEET_NAMESPACE;
 use tokio::time::Instant;
 
@@ -18,28 +18,53 @@ use crate::{
     systems::kube_fip::floating_ip::FipView,
 };
 
-/// Kind and name of the holder; its namespace is Rancher's id of the guest.
-const KIND: &str = "Guest";
+/// Name of the holder; its namespace is Rancher's id of the guest.
 const NAME: &str = "in-use";
 
 /// After this time a guest that keeps addresses is looked at again.
 pub const AGAIN: Duration = Duration::from_secs(30);
 
 impl VipGuests {
+    /// Kind of the holder.
+    pub const KEEPER: &str = "Guest";
+
     /// Who holds what a guest may use still.
     pub fn keeper(&self, id: &str) -> Holder {
         let key = Key::new(id, NAME);
         Holder {
-            identity: key.identity(self.site.system.clone(), &self.site.id, KIND),
+            identity: key.identity(self.site.system.clone(), &self.site.id, Self::KEEPER),
             instance: "".into(),
         }
     }
 
-    /// Queues the guests that keep addresses, also those that Rancher has no more.
+    /// Queues the guests that keep addresses or contend for them, also those that Rancher has no more.
     pub(super) async fn queue_keepers(&self) {
-        let keepers = self.site.owners(KIND, |_| true).await;
+        let keepers = self.site.owners(Self::KEEPER, |_| true).await;
         let guests = keepers.iter().map(|key| Key::new("", &key.namespace));
         guests.for_each(|key| self.queue.add(key));
+        let contended = |ledger: &Ledger| ledger.contended_by(&self.site.id, None, Ledger::SCAN);
+        for lease in self.site.ipam.read(contended) {
+            let contenders = lease.contenders.iter().map(|one| &one.holder.identity);
+            let ours = contenders
+                .filter(|one| one.system == self.site.system && *one.kind == *Self::KEEPER);
+            ours.for_each(|one| self.queue.add(Key::new("", &one.namespace)));
+        }
+    }
+
+    /// The id of the Rancher that has them.
+    pub fn rancher(&self) -> &ClusterId {
+        &self.site.id
+    }
+
+    /// Rancher's ids of the guests that one of these names means; `None`: they are not listed yet.
+    pub fn called(&self, names: &[Text]) -> Option<Vec<String>> {
+        let clusters = &self.seen.clusters;
+        let means = |text: &str| names.iter().any(|name| **name == *text);
+        let called = clusters.all().into_iter().filter(|(key, cluster)| {
+            is_guest(&key.name) && (means(&key.name) || means(&cluster.display_name))
+        });
+        let called = called.map(|(key, _)| key.name.to_string());
+        clusters.is_complete().then(|| called.collect())
     }
 
     /// Whether the guest of a FloatingIP may use its address. One that is not listed yet, or cannot be read, may.
@@ -69,8 +94,10 @@ impl VipGuests {
             return false;
         }
         match self.seen.clusters.seen(&Key::new("", id)) {
+            // Its machines outlive it in Rancher.
             Some(Observed::Parsed(cluster)) => {
-                !cluster.ending && !cluster.harvester && !cluster.local
+                let is_left = cluster.ending && !self.noted(id).written;
+                !is_left && !cluster.harvester && !cluster.local
             }
             Some(Observed::Malformed(_)) => true,
             // Its note goes once it is known to be gone.
@@ -78,9 +105,11 @@ impl VipGuests {
         }
     }
 
+    /// What the guest keeps, or contends for.
     pub(super) fn kept(&self, id: &str) -> Vec<LeaseKey> {
         let keeper = self.keeper(id).identity;
-        let held = self.site.ipam.read(|ledger| ledger.leases_of(&keeper));
+        let with = |ledger: &Ledger| ledger.leases_with(&keeper, None, usize::MAX);
+        let held = self.site.ipam.read(with);
         held.iter().map(|lease| lease.key).collect()
     }
 

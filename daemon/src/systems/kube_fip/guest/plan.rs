@@ -114,6 +114,10 @@ pub enum VipWait {
         cluster: String,
     },
     #[error(
+        "its FloatingIP {0} shows an address that may be in use and is not its own now ({1}); what the guest has stays as it is until the FloatingIP has one, or is deleted"
+    )]
+    AddressUnclear(String, String),
+    #[error(
         "its FloatingIP {0} does not fit its schema; what the guest has stays as it is until it does, or is deleted"
     )]
     Malformed(String),
@@ -131,6 +135,7 @@ impl VipWait {
             Self::LabelInvalid(_) => "LabelInvalid",
             Self::SameRelease(_) => "ReleaseNamesEqual",
             Self::ServiceNamespace(_) | Self::OtherCluster { .. } => "AnnotationInvalid",
+            Self::AddressUnclear(..) => "AddressUnclear",
             Self::Malformed(_) => MALFORMED,
         }
     }
@@ -148,6 +153,7 @@ impl VipWait {
             | Self::SameRelease(_)
             | Self::ServiceNamespace(_)
             | Self::OtherCluster { .. }
+            | Self::AddressUnclear(..)
             | Self::Malformed(_) => Duration::from_secs(120),
         }
     }

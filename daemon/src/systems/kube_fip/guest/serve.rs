@@ -16,6 +16,7 @@ use super::{
 };
 use crate::{
     controller::{
+        address_user::claim_status::MAY_BE_IN_USE,
         client::Remote,
         queue::Next,
         store::{Key, Observed},
@@ -126,20 +127,14 @@ impl VipGuests {
             .made_by(id)
             .ok_or(GuestUnready::NoProvisioningCluster)?;
         let note = self.noted(id);
-        if !note.served {
-            match self.fips.keys_in(id).is_empty() {
-                true => {
-                    let served = self.first_address(id, (&key, &*made)).await?;
-                    if !served && !note.written {
-                        return Ok(None);
-                    }
-                }
-                // One that somebody deletes is not made anew.
-                false => self.found_first(id, (&key, &*made)).await?,
-            }
-        }
-        let (plan, wait) = self.planned(id, &key, &made);
         let keeps = !self.kept(id).is_empty();
+        // What it keeps is looked at in any case.
+        let unserved = match self.serve_first(id, (&key, &*made)).await {
+            Ok(false) if !note.written && !keeps => return Ok(None),
+            Err(stop) if !keeps => return Err(stop),
+            served => served.err(),
+        };
+        let (plan, wait) = self.planned(id, &key, &made);
         if plan.is_nothing() && !note.written && !keeps {
             // It is not asked any more, and whether it answers is not known.
             self.counts.forget(id);
@@ -173,7 +168,23 @@ impl VipGuests {
             self.leave(id, &remote, &plan).await?;
         }
         self.access.rest(id);
-        Ok(Some(VipLook { plan, wait }))
+        match unserved {
+            Some(stop) => Err(stop),
+            None => Ok(Some(VipLook { plan, wait })),
+        }
+    }
+
+    /// Has the guest get its first FloatingIP; whether it is one that gets any.
+    async fn serve_first(&self, id: &str, (key, made): (&Key, &Provisioned)) -> Result<bool, Stop> {
+        if self.noted(id).served {
+            return Ok(true);
+        }
+        // One that somebody deletes is not made anew.
+        if !self.fips.keys_in(id).is_empty() {
+            self.found_first(id, (key, made)).await?;
+            return Ok(true);
+        }
+        self.first_address(id, (key, made)).await
     }
 
     /// Neither fipd nor an original can have written to the guest.
@@ -251,7 +262,9 @@ impl VipGuests {
             let namespace = fip.service_namespace.as_ref()?;
             (!is_namespace(namespace)).then(|| VipWait::ServiceNamespace(key.name.to_string()))
         });
-        let unclear = unclear.or_else(|| self.misnamed(id, &key.name).filter(|_| fips.is_empty()));
+        let unclear = unclear
+            .or_else(|| self.misnamed(id, &key.name).filter(|_| fips.is_empty()))
+            .or_else(|| self.undecided(&fips));
         if unclear.is_some() {
             // Everything stays as it is.
             return (VipPlan::default(), unclear);
@@ -286,6 +299,17 @@ impl VipGuests {
             fip: key.name.to_string(),
             named: fip.cluster.clone().unwrap_or_default(),
             cluster: cluster.to_owned(),
+        })
+    }
+
+    /// A FloatingIP that shows an address which is not its lease now, and may be in use all the same.
+    fn undecided(&self, fips: &[(Key, Arc<FipView>)]) -> Option<VipWait> {
+        fips.iter().find_map(|(key, fip)| {
+            let reason = fip
+                .waits()
+                .filter(|reason| MAY_BE_IN_USE.contains(reason))?;
+            let is_unclear = fip.recorded().is_some() && self.lease(key, fip).is_none();
+            is_unclear.then(|| VipWait::AddressUnclear(key.name.to_string(), reason.to_owned()))
         })
     }
 

@@ -5,6 +5,7 @@ use super::{
     plan::{VipPlan, VipWait},
 };
 use crate::{
+    clock,
     controller::{client::Target, store::Key},
     guests::{
         DetailValue, GuestDetail, GuestStatus, GuestUpdate, ReleaseView,
@@ -43,19 +44,25 @@ impl VipGuests {
         plan: Option<&VipPlan>,
         says: GuestStatus,
     ) {
-        // A cluster without a provisioning one is no guest yet.
-        let Some((key, made)) = self.made_by(id) else {
+        let made = self.made_by(id);
+        // A cluster without a provisioning one is no guest yet; one that lost it has no object for Events.
+        if made.is_none() && self.board.get(&self.site.name, id, SYSTEM).is_none() {
             return;
-        };
+        }
         let releases = plan.map(|plan| plan.releases.iter().flatten());
+        let name = made.as_ref().map_or("", |(key, _)| &*key.name);
         let update = GuestUpdate {
             rancher: &self.site.name,
             id,
             system: SYSTEM,
             display_name: &cluster.display_name,
             says,
-            details: self.details(id, &key.name),
+            details: self.details(id, name),
             releases: releases.map(|all| all.map(ReleaseView::of).collect()),
+        };
+        let Some((key, made)) = made else {
+            self.board.say(update, clock::now());
+            return;
         };
         let object = PROVISIONED_CLUSTER.reference(&key, &made.uid);
         self.board

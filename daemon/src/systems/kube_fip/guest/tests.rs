@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use fipd_core::{Answer, Holder, PoolId, Request, System, testing};
+use fipd_core::{Answer, Holder, PoolId, ReleaseScope, Request, System, Timestamp, testing};
 use fipd_crds::labels::FIELD_MANAGER;
 use http_body_util::BodyExt as _;
 use kube::{Client, client::Body};
@@ -25,8 +25,11 @@ use crate::{
     clusters::adoption::Inventory as _,
     config,
     controller::{
-        address_user::inventory::AddressInventory, confirm_absence::RECHECK_AFTER,
-        context::Context, fake_api_tests::merge, queue::Next,
+        address_user::{inventory::AddressInventory, settle::AddressAsker},
+        confirm_absence::RECHECK_AFTER,
+        context::Context,
+        fake_api_tests::merge,
+        queue::Next,
     },
     guests::{
         GuestPhase,
@@ -37,7 +40,7 @@ use crate::{
     logging::tests::Capture,
     system,
     systems::kube_fip::{
-        floating_ip::{self, GuestFipController, GuestFloatingIps},
+        floating_ip::{self, FipView, GuestFipController, GuestFloatingIps},
         metrics::GuestEvent,
         names::FLOATING_IP,
         settings::GuestInstall,
@@ -526,6 +529,111 @@ async fn an_address_stays_with_its_guest_until_no_service_there_has_it_or_can_ge
     // Its charts, which cannot be uninstalled without helm, do not keep it.
     bench.look("one").await;
     assert_eq!(bench.kept("one"), 0);
+}
+
+#[tokio::test]
+async fn what_a_floating_ip_contends_for_is_contended_for_by_its_guest_once_it_gives_it_up() {
+    let bench = Bench::new(&["one", "two"]).await;
+    let guests = &bench.guests;
+    let site = &guests.site;
+    let key = |name: &str| Key::new(&format!("c-m-{name}"), &format!("{name}-kubevip"));
+    let fip = |name: &str| guests.fips.get(&key(name)).expect("a FloatingIP");
+    let place = guests.lease(&key("one"), &fip("one")).expect("a lease");
+    let context = Context::new(
+        FLOATING_IP,
+        Arc::clone(site),
+        guests.remote.clone(),
+        Arc::clone(&guests.events),
+        Arc::clone(&guests.fips),
+    );
+    let own = context.holder(&key("two"), &fip("two").meta.uid);
+    let doubled = AddressAsker {
+        holder: own,
+        created: Timestamp(1),
+        actor: "test".into(),
+    };
+    let doubled = site.ipam.submit(doubled.adopt(place.into(), None));
+    doubled.await.expect("it contends");
+    let fips = GuestFipController::new(context, GuestFloatingIps::default());
+    let set = fips.user.guests.set(Arc::downgrade(guests));
+    assert!(set.is_ok());
+    let lease = || site.ipam.read(|ledger| ledger.lease(place).cloned());
+    for _ in 0..2 {
+        let gone = fips.give_up(&key("two"), &fip("two"), &[place], "it is deleted");
+        assert!(gone.await.is_ok());
+        let lease = lease().expect("a lease");
+        let contenders = lease.contenders.iter().map(|one| &one.holder);
+        let keeper = guests.keeper("c-m-two");
+        assert_eq!(contenders.collect::<Vec<_>>(), [&keeper]);
+        assert_eq!(bench.kept("two"), 1);
+    }
+    bench.look("two").await;
+    assert_eq!(bench.kept("two"), 1, "it is not known yet to be unused");
+}
+
+#[tokio::test]
+async fn while_it_is_not_known_who_has_an_address_its_guest_stays_as_it_is() {
+    let bench = Bench::new(&["one"]).await;
+    bench.look("one").await;
+    let provided = bench.cluster("one").provides();
+    assert!(provided.is_some());
+    let guests = &bench.guests;
+    let key = Key::new("c-m-one", "one-kubevip");
+    let fip = guests.fips.get(&key).expect("a FloatingIP");
+    let place = guests.lease(&key, &fip).expect("a lease");
+    let site = &guests.site;
+    let own = Holder {
+        identity: key.identity(site.system.clone(), &site.id, FLOATING_IP.kind),
+        instance: "u".into(),
+    };
+    let released = site.release(ReleaseScope::Holder(own), "another has it");
+    assert!(released.await.is_ok());
+    for (reason, stays) in [("RestoreHold", true), ("PoolExhausted", false)] {
+        let mut view = FipView::clone(&fip);
+        view.status.address = place.address.to_string();
+        let ready = json!([{
+            "type": "Ready", "status": "False", "reason": reason, "message": "",
+            "lastTransitionTime": "2024-01-01T00:00:00Z",
+        }]);
+        view.status.conditions = serde_json::from_value(ready).expect("a condition");
+        guests.fips.set(&key, view);
+        bench.look("one").await;
+        let shown = bench.phase("one").map(|(_, reason)| reason);
+        assert_eq!(shown == Some("AddressUnclear"), stays, "{shown:?}");
+        assert_eq!(bench.cluster("one").provides() == provided, stays);
+    }
+}
+
+#[tokio::test]
+async fn a_guest_is_known_by_its_id_and_by_its_display_name() {
+    let bench = Bench::new(&["one", "two"]).await;
+    let called = |name: &str| bench.guests.called(&[name.into()]);
+    assert_eq!(called("one"), None, "they are not listed yet");
+    bench.guests.seen.clusters.complete();
+    for name in ["one", "c-m-one"] {
+        assert_eq!(called(name), Some(vec!["c-m-one".to_owned()]), "{name}");
+    }
+    assert_eq!(called("three"), Some(Vec::new()));
+}
+
+#[tokio::test]
+async fn a_guest_that_is_being_deleted_has_its_addresses_until_it_is_gone() {
+    let bench = Bench::new(&["one"]).await;
+    bench.look("one").await;
+    let guests = &bench.guests;
+    let key = Key::new("", "c-m-one");
+    let ending = ManagedCluster {
+        ending: true,
+        ..(*guests.seen.clusters.get(&key).expect("a cluster")).clone()
+    };
+    guests.seen.clusters.set(&key, ending);
+    assert!(guests.is_there("c-m-one"), "its machines run still");
+    let unwritten = |note| VipNote {
+        written: false,
+        ..note
+    };
+    assert!(guests.note("c-m-one", unwritten).await.is_ok());
+    assert!(!guests.is_there("c-m-one"));
 }
 
 #[tokio::test]
