@@ -171,6 +171,8 @@ pub const CHART_ENGINE: &str = "fipd.io/chart-engine";
 pub const ADOPTED: &str = "fipd.io/adopted";
 /// Label on everything fipd creates, with the value [`FIELD_MANAGER`].
 pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+/// Annotation on the ConfigMap `kubevip` of a guest: the keys that fipd wrote, separated by commas.
+pub const KUBE_VIP_KEYS: &str = "fipd.io/kube-fip-keys";
 
 /// The name of a project's Secret, on both sides.
 #[must_use]

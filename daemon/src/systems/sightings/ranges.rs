@@ -8,7 +8,7 @@ use std::{
 };
 
 use fipd_core::{AddressSpec, Span};
-use fipd_crds::labels::MANAGED_BY;
+use fipd_crds::labels::{KUBE_VIP_KEYS, MANAGED_BY};
 use serde_json::Value;
 
 use crate::{
@@ -214,7 +214,11 @@ fn purelb(object: &Value) -> Vec<String> {
 }
 
 fn kube_vip_texts(object: &Value) -> Vec<String> {
+    // Those that fipd wrote are of its own leases.
+    let own = object["metadata"]["annotations"][KUBE_VIP_KEYS].as_str();
+    let is_own = |key: &str| own.is_some_and(|own| own.split(',').any(|one| one == key));
     let data = object["data"].as_object().into_iter().flatten();
+    let data = data.filter(|(key, _)| !is_own(key));
     let ranges = data.filter(|(key, _)| key.starts_with("cidr-") || key.starts_with("range-"));
     ranges
         .filter_map(|(_, value)| value.as_str())
@@ -279,8 +283,11 @@ mod tests {
             ]
         );
         let map = json!({
-            "metadata": { "namespace": "kube-system", "name": "kubevip" },
-            "data": { "cidr-global": "10.65.0.0/31,10.65.1.0/31", "range-dev": "10.66.0.1-10.66.0.2", "interface-dev": "eth0" },
+            "metadata": {
+                "namespace": "kube-system", "name": "kubevip",
+                "annotations": { "fipd.io/kube-fip-keys": "cidr-own,cidr-other" },
+            },
+            "data": { "cidr-own": "10.67.0.1/32", "cidr-global": "10.65.0.0/31,10.65.1.0/31", "range-dev": "10.66.0.1-10.66.0.2", "interface-dev": "eth0" },
         });
         assert_eq!(
             shown("ConfigMap", &map, &kube_vip_texts(&map)),

@@ -6,6 +6,7 @@
 use std::{collections::BTreeSet, net::IpAddr};
 
 use fipd_core::{AddressSpec, Span};
+use fipd_crds::labels::KUBE_VIP_KEYS;
 use fipd_crds::names::is_label;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt as _;
@@ -13,8 +14,6 @@ use serde_json::{Map, Value, json};
 
 use crate::guests::objects::{Texts, differing};
 
-/// Annotation on the ConfigMap: the keys that fipd wrote, separated by commas.
-const KEYS: &str = "fipd.io/kube-fip-keys";
 const GLOBAL: &str = "cidr-global";
 
 /// An address of a guest.
@@ -64,7 +63,10 @@ pub fn change(found: &ConfigMap, wanted: &Texts) -> Option<Value> {
             true => Value::Null,
             false => json!(keys_of(wanted)),
         };
-        change.insert("metadata".into(), json!({ "annotations": { KEYS: note } }));
+        change.insert(
+            "metadata".into(),
+            json!({ "annotations": { KUBE_VIP_KEYS: note } }),
+        );
     }
     if !data.is_empty() {
         change.insert("data".into(), Value::Object(data));
@@ -74,7 +76,7 @@ pub fn change(found: &ConfigMap, wanted: &Texts) -> Option<Value> {
 
 /// The ConfigMap where there is none.
 pub fn new(wanted: &Texts) -> Value {
-    json!({ "metadata": { "annotations": { KEYS: keys_of(wanted) } }, "data": wanted })
+    json!({ "metadata": { "annotations": { KUBE_VIP_KEYS: keys_of(wanted) } }, "data": wanted })
 }
 
 /// Whether it holds nothing but what fipd wrote.
@@ -114,7 +116,7 @@ fn keys_of(wanted: &Texts) -> String {
 }
 
 fn noted(found: &ConfigMap) -> BTreeSet<&str> {
-    let note = found.annotations().get(KEYS);
+    let note = found.annotations().get(KUBE_VIP_KEYS);
     let keys = note.map_or("", String::as_str).split(',');
     keys.filter(|key| !key.is_empty()).collect()
 }
