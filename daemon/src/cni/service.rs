@@ -39,6 +39,8 @@ pub struct CniService {
     pub(super) turns: Turns,
     /// Held by who does what the spool has: a deletion must not be done again after its container was added again.
     pub(super) replaying: Mutex<()>,
+    /// Attachments of pods that had no object at the last sweep, and whose namespaces cannot be seen.
+    absent: Mutex<BTreeSet<AttachmentKey>>,
     pub(super) board: CniBoard,
 }
 
@@ -58,6 +60,7 @@ impl CniService {
             spool,
             turns: Turns::default(),
             replaying: Mutex::default(),
+            absent: Mutex::default(),
             board,
         }
     }
@@ -383,11 +386,19 @@ impl CniService {
             let error = refusal.why;
             tracing::warn!(error, "a master may not be promiscuous; will retry");
         }
+        // One answer may be wrong, and it would take away what a pod uses.
+        let mut absent = self.absent.lock().await;
+        let before = std::mem::take(&mut *absent);
         for (key, owner) in swept.unwrap_or_default() {
-            if matches!(pods::held(&self.sites, &owner).await, Ok(None)) {
-                let deleted = self.delete_in_turn(&key).await;
-                self.warn_about("a pod that is gone", &key, deleted);
+            if !matches!(pods::held(&self.sites, &owner).await, Ok(None)) {
+                continue;
             }
+            if !before.contains(&key) {
+                absent.insert(key);
+                continue;
+            }
+            let deleted = self.delete_in_turn(&key).await;
+            self.warn_about("a pod that is gone", &key, deleted);
         }
     }
 
