@@ -357,6 +357,7 @@ pub(crate) mod testing {
 
     use fipd_core::{ClusterRecord, Timestamp};
     use kube::runtime::events::Reporter;
+    use tokio::task::JoinHandle;
 
     use super::*;
     use crate::{clusters::ClustersOptions, config::Config};
@@ -374,13 +375,21 @@ pub(crate) mod testing {
         session_with(client, ipam, &Arc::default()).await
     }
 
+    /// The same without a registry, to which every recorded cluster is one that was removed from the configuration.
+    pub async fn unregistered(client: Client, ipam: &Ipam) -> ClusterSession {
+        let options = ClustersOptions::default();
+        let (session, registry) = started(options, client, ipam, &Arc::default()).await;
+        registry.abort();
+        session
+    }
+
     /// The same under a configuration.
     pub async fn session_under(client: Client, ipam: &Ipam, config: Config) -> ClusterSession {
         let options = ClustersOptions {
             config,
             ..ClustersOptions::default()
         };
-        started(options, client, ipam, &Arc::default()).await
+        started(options, client, ipam, &Arc::default()).await.0
     }
 
     /// A network waits for a system of the cluster.
@@ -421,7 +430,8 @@ pub(crate) mod testing {
         ipam: &Ipam,
         windows: &Arc<Windows>,
     ) -> ClusterSession {
-        started(ClustersOptions::default(), client, ipam, windows).await
+        let options = ClustersOptions::default();
+        started(options, client, ipam, windows).await.0
     }
 
     async fn started(
@@ -429,16 +439,16 @@ pub(crate) mod testing {
         client: Client,
         ipam: &Ipam,
         windows: &Arc<Windows>,
-    ) -> ClusterSession {
+    ) -> (ClusterSession, JoinHandle<()>) {
         let cancel = CancellationToken::new();
         let runner = Arc::new(NoRunner);
         let started = Clusters::start(options, ipam.clone(), runner, cancel.clone());
-        let (clusters, _registry) = started.await.expect("a registry");
+        let (clusters, registry) = started.await.expect("a registry");
         let reporter = Reporter {
             controller: "fipd".to_owned(),
             instance: None,
         };
-        ClusterSession {
+        let session = ClusterSession {
             name: "x".into(),
             names: vec!["x".into()],
             id: ClusterId("X".into()),
@@ -457,6 +467,7 @@ pub(crate) mod testing {
                 windows: Arc::clone(windows),
                 ..SessionShared::default()
             }),
-        }
+        };
+        (session, registry)
     }
 }

@@ -55,7 +55,7 @@ impl Side {
     async fn new(id: &'static str, ipam: &Ipam) -> Self {
         let server = Arc::<Mutex<FakeApi>>::default();
         server.lock().makes = IpClaims::MAKES;
-        let mut session = testing::session(client(&server), ipam).await;
+        let mut session = testing::unregistered(client(&server), ipam).await;
         (session.id, session.name) = (ClusterId(id.into()), id.into());
         testing::map_to(&session, &System::cluster_api(), NetworkId::DEFAULT);
         let mut spec = IpClaims::pool(&session.id, "net", "10.0.0.5-10.0.0.6");

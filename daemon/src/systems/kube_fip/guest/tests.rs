@@ -559,7 +559,8 @@ async fn what_a_floating_ip_contends_for_is_contended_for_by_its_guest_once_it_g
     assert!(set.is_ok());
     let lease = || site.ipam.read(|ledger| ledger.lease(place).cloned());
     for _ in 0..2 {
-        let gone = fips.give_up(&key("two"), &fip("two"), &[place], "it is deleted");
+        let (key, fip) = (key("two"), fip("two"));
+        let gone = fips.give_up(&key, &fip, std::slice::from_ref(&place), "deleted");
         assert!(gone.await.is_ok());
         let lease = lease().expect("a lease");
         let contenders = lease.contenders.iter().map(|one| &one.holder);
