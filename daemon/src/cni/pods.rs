@@ -314,7 +314,7 @@ fn contention(status: &FlatNetworkIPStatus) -> Option<&str> {
     (ready.reason == CONFLICT).then_some(&ready.message)
 }
 
-/// Why there is no address to be had.
+/// Why the pod has no address.
 fn says(status: &FlatNetworkIPStatus) -> &str {
     let failed = Some(&*status.failure_message).filter(|text| !text.is_empty());
     contention(status).or(failed).unwrap_or("no address yet")

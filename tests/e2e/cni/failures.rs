@@ -377,7 +377,7 @@ fn e_28_what_answers_on_the_wire_is_quarantined_and_the_container_gets_the_next(
             ensure!(leases["leases"][0]["state"] == "quarantined", "{leases}");
             let history = ["audit", "--address", address, "-o", "json"];
             let history = bed.fipd.cli(history).await?.stdout;
-            ensure!(history.contains(mac), "{mac} is not told: {history}");
+            ensure!(history.contains(mac), "{mac} is not in {history}");
         }
         for address in [SEGMENT_V4, SEGMENT_V6] {
             bed.host.ping("c1", address).await?;

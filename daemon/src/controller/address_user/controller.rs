@@ -2,9 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use fipd_core::{
-    Holder, Lease, LeaseKey, LeaseState, Ledger, NetworkId, Pool, ReleaseScope, Request, Text,
-};
+use fipd_core::{Holder, Lease, LeaseState, Ledger, NetworkId, Pool, Request};
 use k8s_openapi::jiff;
 use kube::core::PartialObjectMeta;
 use parking_lot::Mutex;
@@ -369,48 +367,6 @@ impl<U: AddressHooks> AddressController<U> {
         Ok(cause.map_or(Next::Done, |cause| Next::After(cause.ask_again())))
     }
 
-    /// Releases these addresses of the object, or leaves them to their keeper.
-    pub async fn give_up(
-        &self,
-        key: &Key,
-        object: &U::View,
-        addresses: &[LeaseKey],
-        reason: &str,
-    ) -> Reconciled<()> {
-        let own = self.context.holder(key, &object.meta().uid);
-        for address in addresses {
-            let lease = self.context.read(|ledger| ledger.lease(*address).cloned());
-            let lease = lease.as_deref();
-            // An earlier object of its name may have left it.
-            let member = lease.and_then(|lease| lease.member(&own.identity));
-            let contends = lease.is_some_and(|lease| lease.contender(&own.identity).is_some());
-            let site = &self.context.site;
-            let keeper = U::keeper(self, key, object);
-            match (keeper, member) {
-                (Some(keeper), Some(member)) => {
-                    let from = member.holder.clone();
-                    site.transfer(from, keeper, *address, reason).await?;
-                    continue;
-                }
-                (Some(keeper), None) if contends => {
-                    let tenant = U::tenant(site, key, object);
-                    let contend = AddressAsker {
-                        holder: keeper,
-                        created: object.meta().created,
-                        actor: site.actor(),
-                    }
-                    .adopt((*address).into(), tenant);
-                    site.ipam.submit(contend).await?;
-                }
-                _ => {}
-            }
-            let holder = member.map_or_else(|| own.clone(), |member| member.holder.clone());
-            let scope = ReleaseScope::HolderAddresses(holder, vec![*address]);
-            site.release(scope, reason).await?;
-        }
-        Ok(())
-    }
-
     /// Writes the finalizer, and with `shown` the specification, where the object has them not; what it is then.
     pub async fn mark(
         &self,
@@ -479,34 +435,5 @@ impl<U: AddressHooks> AddressController<U> {
             self.context
                 .warn(key, uid, problem.reason, problem.message.clone());
         }
-    }
-
-    /// Releases what the holder has: another instance of the object keeps its own.
-    pub async fn give_back(&self, holder: Holder, reason: &str) -> Reconciled<()> {
-        let scope = ReleaseScope::Holder(holder);
-        Ok(self.context.site.release(scope, reason).await?)
-    }
-
-    /// Releases a lease that was left to an object that was never written, once a second look finds none either.
-    pub async fn release_unwritten(&self, key: &Key, reason: &str) -> Reconciled {
-        let holder = self.context.holder(key, &Text::from(""));
-        let unwritten = self.context.read(|ledger| {
-            let leases = ledger.leases_of(&holder.identity);
-            let unnamed = |holder: &Holder| holder.instance.is_empty();
-            leases
-                .iter()
-                .any(|lease| lease.owner().is_some_and(unnamed))
-        });
-        if !unwritten {
-            self.missing.forget(key);
-            return Ok(Next::Done);
-        }
-        let target = self.context.kind().target(key);
-        let look = async { self.context.remote.get::<Value>(&target).await };
-        if let Some(wait) = self.missing.confirm(key, look).await? {
-            return Ok(Next::After(wait));
-        }
-        self.give_back(holder, reason).await?;
-        Ok(Next::Done)
     }
 }

@@ -16,6 +16,7 @@ pub mod inventory;
 mod last_writes;
 pub mod outcome;
 pub mod refusal;
+mod release;
 mod released;
 pub mod request;
 pub mod settle;

@@ -226,7 +226,7 @@ mod tests {
 
     use super::*;
 
-    /// What is said of a new pool of prefixes of this length.
+    /// The warnings about a new pool of prefixes of this length.
     fn warnings(length: u8) -> Vec<String> {
         let review = json!({
             "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",

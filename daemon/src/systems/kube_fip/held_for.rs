@@ -1,4 +1,4 @@
-//! For whom FloatingIPs have addresses.
+//! Which cluster uses the address of a FloatingIP.
 
 use std::collections::BTreeMap;
 
