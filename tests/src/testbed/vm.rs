@@ -46,6 +46,10 @@ const BOOTS_WITHIN: Duration = Duration::from_secs(240);
 const COMMAND_WITHIN: Duration = Duration::from_secs(180);
 /// Begins the line with the exit code, after the output of a command.
 const DONE: &str = "=done=";
+/// In the place of the code: the line did not arrive whole. A serial line loses what a busy machine does not take in time.
+const LOST: &str = "lost";
+/// So often a line is sent.
+const SENT: usize = 3;
 
 /// Of these are the commands that busybox has, too: its own shell would take its own.
 const PROGRAMS: [&str; 2] = ["/bin/dash", "/sbin/ip"];
@@ -65,7 +69,8 @@ ip address add 10.0.2.15/24 dev eth0
 stty -F /dev/ttyS1 raw -echo
 exec </dev/ttyS1 >/dev/ttyS1
 echo; echo "=done= 0"
-while read -r command; do
+while read -r length command; do
+    [ "${#command}" = "$length" ] || { echo; echo "=done= lost"; continue; }
     dash -c "$command" </dev/null 2>&1
     code=$?
     echo; echo "=done= $code"
@@ -118,9 +123,14 @@ impl Vm {
 
     /// Runs a command of a shell, in one line, and gives back what it says; an error where it fails.
     pub async fn run(&mut self, command: &str) -> Result<String> {
-        let line = format!("{command}\n");
-        self.shell.get_mut().write_all(line.as_bytes()).await?;
-        self.answer(command, COMMAND_WITHIN).await
+        let line = format!("{} {command}\n", command.len());
+        for _ in 0..SENT {
+            self.shell.get_mut().write_all(line.as_bytes()).await?;
+            if let Some(said) = self.answer(command, COMMAND_WITHIN).await? {
+                return Ok(said);
+            }
+        }
+        bail!("the machine did not take the whole of {command:?}")
     }
 
     /// What kernel and daemons said last.
@@ -128,12 +138,14 @@ impl Vm {
         tail(&self.directory.path().join("console.log"))
     }
 
-    async fn answer(&mut self, command: &str, within: Duration) -> Result<String> {
+    /// What the command says; `None`: it did not arrive.
+    async fn answer(&mut self, command: &str, within: Duration) -> Result<Option<String>> {
         let mut said = String::new();
         let read = tokio::time::timeout(within, read_answer(&mut self.shell, &mut said)).await;
         let why = match read {
-            Ok(Ok(0)) => return Ok(said),
-            Ok(Ok(code)) => format!("exit code {code}"),
+            Ok(Ok(Some(0))) => return Ok(Some(said)),
+            Ok(Ok(None)) => return Ok(None),
+            Ok(Ok(Some(code))) => format!("exit code {code}"),
             Ok(Err(error)) => error.to_string(),
             Err(_elapsed) => format!("no end within {within:?}"),
         };
@@ -144,7 +156,7 @@ impl Vm {
     }
 }
 
-async fn read_answer(shell: &mut BufReader<UnixStream>, said: &mut String) -> Result<i32> {
+async fn read_answer(shell: &mut BufReader<UnixStream>, said: &mut String) -> Result<Option<i32>> {
     loop {
         let mut line = Vec::new();
         if shell.read_until(b'\n', &mut line).await? == 0 {
@@ -154,7 +166,10 @@ async fn read_answer(shell: &mut BufReader<UnixStream>, said: &mut String) -> Re
         if let Some(code) = line.strip_prefix(DONE) {
             // An empty line comes before it.
             said.truncate(said.trim_end().len());
-            return code.trim().parse().context("an exit code");
+            return match code.trim() {
+                LOST => Ok(None),
+                code => code.parse().map(Some).context("an exit code"),
+            };
         }
         said.push_str(&line);
     }
