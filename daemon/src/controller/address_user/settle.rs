@@ -333,10 +333,8 @@ impl AddressPolicy {
     fn is_answered_by(self, wish: &AddressWish, lease: &Lease, holder: &Holder) -> bool {
         match self.inherits {
             _ if self.moves => wish.is_answered_by(lease),
-            Inheritance::Wished => {
-                let here = lease.key.network == wish.pool.spec.network;
-                here && holds(lease, holder) || wish.is_answered_by(lease)
-            }
+            // Wherever it is: who holds it may use it, and no edit takes it away.
+            Inheritance::Wished => holds(lease, holder) || wish.is_answered_by(lease),
             Inheritance::Nothing | Inheritance::Anything => true,
         }
     }

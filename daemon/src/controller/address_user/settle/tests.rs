@@ -1,4 +1,6 @@
-use fipd_core::{AddressSpec, ClusterId, Contender, Member, Op, PoolId, PoolSpec, System, testing};
+use fipd_core::{
+    AddressSpec, ClusterId, Contender, Member, NetworkId, Op, PoolId, PoolSpec, System, testing,
+};
 
 use super::*;
 use crate::controller::{conditions::CONFLICT, store::Key, waiters::Cause};
@@ -460,4 +462,20 @@ fn a_new_address_is_shown_once_its_check_on_the_wire_has_ended() {
         recorded, r#"adopt 10.0.0.7 for Some(Tenant("t"))"#,
         "it is in use"
     );
+}
+
+#[test]
+fn what_it_holds_in_another_network_stays_its_own_after_an_edit() {
+    let policy = AddressPolicy {
+        inherits: Inheritance::Wished,
+        ..POLICY
+    };
+    let one = asker("one", "u");
+    let mut held = lease(9, &one.holder, None);
+    held.key.network = NetworkId(7);
+    held.pool = Some(PoolId(2));
+    let AddressPlan::Show(shown) = settle(&ledger([held]), policy, &one, &Ok(wish())) else {
+        panic!("it has an address");
+    };
+    assert_eq!(shown.surplus, [], "it uses that address");
 }

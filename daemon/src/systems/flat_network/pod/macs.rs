@@ -69,11 +69,12 @@ impl PodController {
         }
         let (mut given, index) = (self.macs.lock(), self.mac_index.lock());
         let (ips, pods) = (&self.ips.context.objects, &self.context.objects);
-        // One that was given counts until its address is gone.
+        // One that was given counts until its address is gone, and its pod uses it no more.
         let of_other = |mac: &str| {
             let user = given.get(&(subnet.to_owned(), mac.to_owned()));
             let mut user = user.into_iter().filter(|user| *user != key);
-            user.any(|user| ips.get(user).is_some() || pods.get(user).is_some())
+            let runs = |user: &Key| pods.get(user).is_some_and(|pod| !pod.finished);
+            user.any(|user| ips.get(user).is_some() || runs(user))
         };
         let shows = |mac: &str| {
             let mut others = index.users(subnet, mac).filter(|other| *other != key);

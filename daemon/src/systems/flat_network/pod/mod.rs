@@ -119,7 +119,10 @@ impl Controller for PodController {
         }
         let pod = pod.map(|pod| self.with_subnet(key, pod, ip.as_deref()));
         if let Some(pod) = pod.as_deref() {
-            self.missing.forget(key);
+            // What an earlier pod left waits for its time also beside one whose annotations make no sense.
+            if pod.wants.is_ok() || ip.as_deref().is_some_and(|ip| plan::is_of(ip, pod)) {
+                self.missing.forget(key);
+            }
             self.tell(key, pod, ip.as_deref());
         }
         let facts = match pod.as_deref().filter(|pod| pod.wants.is_ok()) {

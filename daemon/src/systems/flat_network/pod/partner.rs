@@ -36,8 +36,8 @@ impl PodController {
         of.is_some_and(|of| of.partner.as_deref() == Some(subnet))
     }
 
-    /// The same, which asks for the partner of the subnet by its name where it asks for that. A pod keeps the partner that it has
-    /// an address of.
+    /// The same, which asks for the partner of the subnet by its name where it asks for that. A pod keeps the subnet that it has an
+    /// address of, whatever its annotations say by now: it uses that address.
     pub(super) fn with_subnet(
         &self,
         key: &Key,
@@ -48,7 +48,18 @@ impl PodController {
             return pod;
         };
         if !pod.interface.is_partner {
-            return pod;
+            let own = ip.filter(|ip| is_of(ip, &pod));
+            let leased = own.and_then(|_| self.leased_subnet(key));
+            return match leased.filter(|subnet| *subnet != wants.subnet) {
+                None => pod,
+                Some(subnet) => Arc::new(PodView {
+                    wants: Ok(PodAddresses {
+                        subnet,
+                        ..wants.clone()
+                    }),
+                    ..PodView::clone(&pod)
+                }),
+            };
         }
         // The address may not be shown yet.
         let is_leased = || {
@@ -73,6 +84,18 @@ impl PodController {
             wants,
             ..PodView::clone(&pod)
         })
+    }
+
+    /// The subnet that a pod has an address of by the ledger.
+    fn leased_subnet(&self, key: &Key) -> Option<String> {
+        let own = self.ips.context.identity(key);
+        let pool = |ledger: &Ledger| {
+            let leases = ledger.addresses_of(&own);
+            ledger.pool(leases.first()?.pool?).cloned()
+        };
+        let object = self.context.site.object_of(&*self.context.read(pool)?)?;
+        let (_, name) = object.split_once('/')?;
+        Some(name.to_owned())
     }
 
     /// Those that get no address for what their annotations say, or because others have the MACs that they name.
