@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fipd_core::{Answer, Holder, Lease, NetworkId, Refusal, Request};
+use fipd_core::{Answer, Holder, Lease, LeaseState, NetworkId, Refusal, Request};
 
 use crate::{
     controller::{ReconcileError, Reconciled},
@@ -36,9 +36,11 @@ pub async fn ask(
         true => ledger.leases_of(&holder.identity),
         false => ledger.addresses_of(&holder.identity),
     });
+    // What is reserved for it is not its own yet: nobody has checked it, and the reservation may end.
+    let is_own = |lease: &Arc<Lease>| lease.state != LeaseState::Reserved;
     let mut here = held
         .into_iter()
-        .filter(|lease| lease.key.network == network);
+        .filter(|lease| lease.key.network == network && is_own(lease));
     Ok(here.next().ok_or(NotGranted::Refused(refusal)))
 }
 
