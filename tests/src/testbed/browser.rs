@@ -64,6 +64,8 @@ impl Browser {
         command
             .arg(format!("--port={port}"))
             .env("TMPDIR", profile.path())
+            // Else it is beside the program.
+            .env("CHROME_LOG_FILE", profile.path().join("chromium.log"))
             .env("HOME", profile.path());
         let driver = Process::spawn(
             "chromedriver",
