@@ -230,11 +230,9 @@ impl CniService {
             let why = format!("runtimeConfig.ips: the pod's FlatNetworkIP does not have {other}");
             return Err(CallRefusal::new(Code::InvalidConfig, why));
         }
-        let spelled = |mac: &str| mac.to_ascii_lowercase().replace('-', ":");
-        let asked = spelled(&call.conf.runtime_config.mac);
-        if let Some(mac) = &found.first.mac
-            && !asked.is_empty()
-            && spelled(mac) != asked
+        let asked = Mac::of_station(&call.conf.runtime_config.mac);
+        if let (Some(asked), Some(mac)) = (asked, &found.first.mac)
+            && Mac::of_station(mac) != Some(asked)
         {
             let why = format!("runtimeConfig.mac: {asked}, and the pod's FlatNetworkIP has {mac}");
             return Err(CallRefusal::new(Code::InvalidConfig, why));

@@ -468,6 +468,19 @@ impl Bench {
         place.address
     }
 
+    /// The controller of the FloatingIPs, which knows no guests yet.
+    fn floating_ips(&self) -> Arc<GuestFipController> {
+        let guests = &self.guests;
+        let context = Context::new(
+            FLOATING_IP,
+            Arc::clone(&guests.site),
+            guests.remote.clone(),
+            Arc::clone(&guests.events),
+            Arc::clone(&guests.fips),
+        );
+        GuestFipController::new(context, GuestFloatingIps::default())
+    }
+
     async fn look(&self, name: &str) -> Next {
         Arc::clone(&self.guests)
             .reconcile(Key::new("", &format!("c-m-{name}")))
@@ -539,14 +552,8 @@ async fn what_a_floating_ip_contends_for_is_contended_for_by_its_guest_once_it_g
     let key = |name: &str| Key::new(&format!("c-m-{name}"), &format!("{name}-kubevip"));
     let fip = |name: &str| guests.fips.get(&key(name)).expect("a FloatingIP");
     let place = guests.lease(&key("one"), &fip("one")).expect("a lease");
-    let context = Context::new(
-        FLOATING_IP,
-        Arc::clone(site),
-        guests.remote.clone(),
-        Arc::clone(&guests.events),
-        Arc::clone(&guests.fips),
-    );
-    let own = context.holder(&key("two"), &fip("two").meta.uid);
+    let fips = bench.floating_ips();
+    let own = fips.context.holder(&key("two"), &fip("two").meta.uid);
     let doubled = AddressAsker {
         holder: own,
         created: Timestamp(1),
@@ -554,7 +561,6 @@ async fn what_a_floating_ip_contends_for_is_contended_for_by_its_guest_once_it_g
     };
     let doubled = site.ipam.submit(doubled.adopt(place.into(), None));
     doubled.await.expect("it contends");
-    let fips = GuestFipController::new(context, GuestFloatingIps::default());
     let set = fips.user.guests.set(Arc::downgrade(guests));
     assert!(set.is_ok());
     let lease = || site.ipam.read(|ledger| ledger.lease(place).cloned());
@@ -812,15 +818,8 @@ async fn what_a_guest_keeps_is_free_once_rancher_has_the_guest_no_more() {
 async fn an_address_whose_floating_ip_is_torn_away_is_left_to_its_guest() {
     let bench = Bench::new(&["one"]).await;
     let guests = &bench.guests;
-    let (id, site) = ("c-m-one", &guests.site);
-    let context = Context::new(
-        FLOATING_IP,
-        Arc::clone(site),
-        guests.remote.clone(),
-        Arc::clone(&guests.events),
-        Arc::clone(&guests.fips),
-    );
-    let fips = GuestFipController::new(context, GuestFloatingIps::default());
+    let id = "c-m-one";
+    let fips = bench.floating_ips();
     let inventory = AddressInventory(Arc::clone(&fips));
     let key = Key::new(id, "one-kubevip");
     let fip = guests.fips.get(&key).expect("a FloatingIP");
