@@ -1,12 +1,47 @@
 //! Deletes attachments: as a runtime asks now, or asked while fipd was away.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
 
 use fipd_cni::{MOST_ADDRESSES, NetConf, spool};
 
 use super::{
     question::PluginQuestion, record::AttachmentKey, refusal::CallRefusal, service::CniService,
 };
+
+/// How long a deletion of the spool is tried before other calls go on without it.
+const TRIED_FOR: Duration = Duration::from_secs(60);
+
+/// Deletions of the spool that could not be done. They are in memory alone: after a restart of fipd the runtime's GC, or the
+/// sweep of attachments whose namespace is gone, takes away what is left.
+#[derive(Default)]
+pub(super) struct DeferredDeletions {
+    /// The one that failed last, and since when it fails.
+    failing: Option<(u64, Instant)>,
+    keys: BTreeSet<AttachmentKey>,
+}
+
+impl DeferredDeletions {
+    /// Whether the entry of this number has failed for long enough by now.
+    fn has_failed_long(&mut self, number: u64, now: Instant) -> bool {
+        let since = match self.failing {
+            Some((failing, since)) if failing == number => since,
+            Some(_) | None => now,
+        };
+        self.failing = Some((number, since));
+        now.saturating_duration_since(since) >= TRIED_FOR
+    }
+
+    pub(super) fn insert(&mut self, key: AttachmentKey) {
+        self.keys.insert(key);
+    }
+
+    pub(super) fn forget(&mut self, key: &AttachmentKey) {
+        self.keys.remove(key);
+    }
+}
 
 impl CniService {
     /// What a runtime asks. Its turn is the caller's.
@@ -73,6 +108,50 @@ impl CniService {
         }
     }
 
+    /// What fails for so long would keep every call waiting: it goes to the sweeps, which try it again.
+    ///
+    /// # Errors
+    /// The refusal, while the deletion is yet to be tried again first.
+    fn defer(
+        &self,
+        number: u64,
+        key: &AttachmentKey,
+        refusal: CallRefusal,
+    ) -> Result<(), CallRefusal> {
+        let mut deferred = self.deferred.lock();
+        if !deferred.has_failed_long(number, Instant::now()) {
+            return Err(refusal);
+        }
+        let (network, container, error) = (&key.network, &key.container_id, refusal.why);
+        tracing::warn!(
+            number,
+            network,
+            container,
+            error,
+            "a CNI deletion of the spool cannot be done; it is tried again every minute, and other calls go on"
+        );
+        deferred.insert(key.clone());
+        Ok(())
+    }
+
+    /// Tries again what the spool could not have done.
+    pub(super) async fn delete_deferred(&self) {
+        let keys = self.deferred.lock().keys.clone();
+        for key in keys {
+            let _turn = self.turns.wait(&key).await;
+            // Its container may have been added again.
+            if !self.deferred.lock().keys.contains(&key) {
+                continue;
+            }
+            let deleted = self.delete(&key).await;
+            if deleted.is_ok() {
+                self.deferred.lock().forget(&key);
+                self.board.replayed();
+            }
+            self.warn_about("a deletion of the spool", &key, deleted);
+        }
+    }
+
     async fn replay_one(&self, number: u64, entry: spool::Entry) -> Result<(), CallRefusal> {
         match entry {
             spool::Entry::Ask(ask) => match NetConf::parse(ask.config.get(), ask.command) {
@@ -83,8 +162,10 @@ impl CniService {
                         ask: &ask,
                     };
                     let _turn = self.turns.wait(&question.key).await;
-                    self.delete_asked(&question).await?;
-                    self.board.replayed();
+                    match self.delete_asked(&question).await {
+                        Ok(()) => self.board.replayed(),
+                        Err(refusal) => self.defer(number, &question.key, refusal)?,
+                    }
                 }
                 Err(error) => {
                     tracing::warn!(number, %error, "a CNI deletion of the spool makes no sense and is left out")
@@ -99,5 +180,22 @@ impl CniService {
             }
         }
         self.on_host(move |host| host.note_replayed(number)).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_is_tried_for_a_minute() {
+        let mut deferred = DeferredDeletions::default();
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        assert!(!deferred.has_failed_long(7, at(0)));
+        assert!(!deferred.has_failed_long(7, at(59)));
+        assert!(!deferred.has_failed_long(8, at(70)), "it is another one");
+        assert!(!deferred.has_failed_long(8, at(129)));
+        assert!(deferred.has_failed_long(8, at(130)));
     }
 }

@@ -32,6 +32,7 @@ mod uses;
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 pub use board::{CniBoard, CniHealth};
@@ -61,54 +62,79 @@ pub struct CniOptions {
     pub board: CniBoard,
 }
 
-/// Serves plugins of `uid` until `stop`. Without a journal nobody would know what is on the host, and every call is refused.
+/// Serves plugins of `uid` until `stop`. Without a journal nobody would know what is on the host, and every call is refused until
+/// it can be opened.
 pub async fn serve(socket: Listening, uid: u32, options: CniOptions, stop: CancellationToken) {
-    let board = options.board.clone();
-    let service = match start(options).await {
-        Ok(service) => Arc::new(service),
-        Err(error) => {
-            tracing::error!(%error, "CNI plugins of this host are refused; move the journal away, or start the fipd that wrote it");
-            return socket::serve(socket, uid, Err(error.to_string()), stop).await;
-        }
-    };
-    board.serves();
-    let sweeping = Arc::clone(&service);
-    let sweep = async move {
-        loop {
-            if let Err(refusal) = sweeping.replay().await {
-                let error = refusal.why;
-                tracing::warn!(
-                    error,
-                    "deletions of the spool wait, and CNI calls are refused until they are done"
-                );
-            }
-            sweeping.sweep().await;
-            tokio::time::sleep(SWEEP).await;
-        }
-    };
-    let restarting = Arc::clone(&service);
-    let forget = async move {
-        // Containers may be started again under their old ids until then.
-        tokio::time::sleep(standalone::RESTART_GRACE).await;
-        while !restarting.forget_earlier_boots().await {
-            tokio::time::sleep(SWEEP).await;
-        }
-        std::future::pending::<()>().await;
+    let first = start(&options).await;
+    let (served, service) = watch::channel(first);
+    let work = async {
+        let service = started(&options, &served).await;
+        options.board.serves();
+        tokio::join!(sweep(&service), forget_earlier_boots(&service));
     };
     tokio::select! {
-        () = socket::serve(socket, uid, Ok(service), stop) => {}
-        () = sweep => {}
-        () = forget => {}
+        () = socket::serve(socket, uid, service, stop) => {}
+        () = work => {}
     }
 }
 
-async fn start(options: CniOptions) -> Result<CniService, HostError> {
+/// What is served to plugins; else why they are refused.
+type Served = Result<Arc<CniService>, String>;
+
+/// The service, once the journal can be opened.
+async fn started(options: &CniOptions, served: &watch::Sender<Served>) -> Arc<CniService> {
+    let mut told = None;
+    loop {
+        let error = match &*served.borrow() {
+            Ok(service) => return Arc::clone(service),
+            Err(error) => error.clone(),
+        };
+        if told.as_ref() != Some(&error) {
+            tracing::error!(
+                error,
+                "CNI plugins of this host are refused, and fipd tries again every minute; move the journal away, or start the fipd that wrote it"
+            );
+            told = Some(error);
+        }
+        tokio::time::sleep(SWEEP).await;
+        let next = start(options).await;
+        served.send_modify(|service| *service = next);
+    }
+}
+
+/// Takes away what containers that are gone have left, time and again.
+async fn sweep(service: &CniService) {
+    loop {
+        if let Err(refusal) = service.replay().await {
+            let error = refusal.why;
+            tracing::warn!(
+                error,
+                "deletions of the spool wait, and CNI calls are refused until they are done"
+            );
+        }
+        service.sweep().await;
+        tokio::time::sleep(SWEEP).await;
+    }
+}
+
+async fn forget_earlier_boots(service: &CniService) {
+    // Containers may be started again under their old ids until then.
+    tokio::time::sleep(standalone::RESTART_GRACE).await;
+    while !service.forget_earlier_boots().await {
+        tokio::time::sleep(SWEEP).await;
+    }
+}
+
+async fn start(options: &CniOptions) -> Served {
     let (path, board) = (options.data_dir.join(JOURNAL), options.board.clone());
     let protocol = options.protocol;
     let opened = tokio::task::spawn_blocking(move || HostState::open(&path, protocol, board));
-    let host = opened.await.map_err(|_| HostError::Ended)??;
+    let opened = opened.await.unwrap_or(Err(HostError::Ended));
+    let host = opened.map_err(|error| error.to_string())?;
     let boot = host.boot().into();
-    let leases = options.ipam.map(|ipam| ContainerLeases { ipam, boot });
-    let (sites, spool) = (options.sites, options.spool);
-    Ok(CniService::new(leases, sites, host, spool, options.board))
+    let ipam = options.ipam.clone();
+    let leases = ipam.map(|ipam| ContainerLeases { ipam, boot });
+    let (sites, spool) = (options.sites.clone(), options.spool.clone());
+    let service = CniService::new(leases, sites, host, spool, options.board.clone());
+    Ok(Arc::new(service))
 }

@@ -13,6 +13,7 @@ use tokio::sync::Mutex;
 use super::{
     attach,
     board::CniBoard,
+    deletion::DeferredDeletions,
     host::HostState,
     pod_name::PodName,
     pods::{self, PodSites},
@@ -41,6 +42,8 @@ pub struct CniService {
     pub(super) replaying: Mutex<()>,
     /// Attachments of pods that had no object at the last sweep, and whose namespaces cannot be seen.
     absent: Mutex<BTreeSet<AttachmentKey>>,
+    /// Deletions of the spool that could not be done in time.
+    pub(super) deferred: parking_lot::Mutex<DeferredDeletions>,
     pub(super) board: CniBoard,
 }
 
@@ -61,6 +64,7 @@ impl CniService {
             turns: Turns::default(),
             replaying: Mutex::default(),
             absent: Mutex::default(),
+            deferred: parking_lot::Mutex::default(),
             board,
         }
     }
@@ -166,6 +170,7 @@ impl CniService {
 
     /// Says what the plugin is to make, once the host has what that needs. A call that fails leaves nothing that was not there.
     async fn begin(&self, call: &PluginQuestion<'_>) -> Result<Reply, CallRefusal> {
+        self.deferred.lock().forget(&call.key);
         let known = self.host.lock().await.record(&call.key).is_some()
             || self
                 .leases
@@ -231,7 +236,9 @@ impl CniService {
             return Err(CallRefusal::new(Code::InvalidConfig, why));
         }
         let asked = Mac::of_station(&call.conf.runtime_config.mac);
-        if let (Some(asked), Some(mac)) = (asked, &found.first.mac)
+        // An ipvlan interface has the MAC of its master, whatever is asked.
+        let is_macvlan = matches!(found.first.subnet.kind, LinkKind::Macvlan(_));
+        if let (Some(asked), Some(mac)) = (asked.filter(|_| is_macvlan), &found.first.mac)
             && Mac::of_station(mac) != Some(asked)
         {
             let why = format!("runtimeConfig.mac: {asked}, and the pod's FlatNetworkIP has {mac}");
@@ -398,6 +405,7 @@ impl CniService {
             let deleted = self.delete_in_turn(&key).await;
             self.warn_about("a pod that is gone", &key, deleted);
         }
+        self.delete_deferred().await;
     }
 
     /// Frees what containers of an earlier boot have of the address book; whether all is free.
@@ -416,7 +424,12 @@ impl CniService {
         released.is_ok()
     }
 
-    fn warn_about(&self, whose: &str, key: &AttachmentKey, done: Result<(), CallRefusal>) {
+    pub(super) fn warn_about(
+        &self,
+        whose: &str,
+        key: &AttachmentKey,
+        done: Result<(), CallRefusal>,
+    ) {
         let (network, container) = (&key.network, &key.container_id);
         match done {
             Ok(()) => tracing::debug!(network, container, "cleaned up after {whose}"),

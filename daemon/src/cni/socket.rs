@@ -6,12 +6,12 @@ use fipd_cni::{Answer, Ask, CniError, Code, MAX_MESSAGE, NEWEST, Reply, Verb};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _, Interest},
     net::UnixStream,
-    sync::Semaphore,
+    sync::{Semaphore, watch},
     task::JoinSet,
 };
 use tokio_util::sync::CancellationToken;
 
-use super::service::CniService;
+use super::{Served, service::CniService};
 use crate::sockets::{self, Listening};
 
 /// Mode of the socket's file where the daemon makes it.
@@ -34,7 +34,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub async fn serve(
     socket: Listening,
     uid: u32,
-    service: Result<Arc<CniService>, String>,
+    service: watch::Receiver<Served>,
     stop: CancellationToken,
 ) {
     let (listener, file) = socket.into_parts();
@@ -51,7 +51,7 @@ pub async fn serve(
             Some(_) = calls.join_next() => {}
             (place, accepted) = taken => match accepted {
                 Ok((stream, _)) => {
-                    let service = service.clone();
+                    let service = service.borrow().clone();
                     calls.spawn(async move {
                         let _place = place;
                         if let Err(error) = call(stream, uid, service).await {
@@ -73,11 +73,7 @@ pub async fn serve(
     sockets::remove(file).await;
 }
 
-async fn call(
-    mut stream: UnixStream,
-    uid: u32,
-    service: Result<Arc<CniService>, String>,
-) -> io::Result<()> {
+async fn call(mut stream: UnixStream, uid: u32, service: Served) -> io::Result<()> {
     let peer = stream.peer_cred()?.uid();
     let text = in_time(read(&mut stream)).await?;
     // Who has given up may have asked again by now, for something else.

@@ -52,11 +52,8 @@ impl Site {
             spec.exclusions = kept.iter().map(|one| one.parse().unwrap()).collect();
             ipam.submit(create_pool(spec)).await.unwrap();
         }
-        let service = Arc::new(
-            start(options(Some(ipam.clone()), dir.path()))
-                .await
-                .unwrap(),
-        );
+        let options = options(Some(ipam.clone()), dir.path());
+        let service = start(&options).await.unwrap();
         Self {
             service,
             ipam,
@@ -302,7 +299,7 @@ async fn what_an_earlier_boot_left_is_freed_and_what_was_started_again_is_not() 
 #[tokio::test]
 async fn an_agent_gives_no_addresses_of_pools_and_a_pod_needs_its_uid() {
     let dir = tempfile::tempdir().unwrap();
-    let service = start(options(None, dir.path())).await.unwrap();
+    let service = start(&options(None, dir.path())).await.unwrap();
     let code = async |verb: &str, more: Value| match ask(&service, verb, "a", AskStep::Begin, more)
         .await
         .reply
@@ -509,8 +506,8 @@ async fn only_one_user_may_ask() {
     for (uid, expected) in [(own, "output"), (own + 1, "only uid")] {
         let socket = Listening::open(None, &path, MODE).unwrap();
         let stop = CancellationToken::new();
-        let service = Arc::clone(&site.service);
-        let serving = tokio::spawn(socket::serve(socket, uid, Ok(service), stop.clone()));
+        let (_served, service) = watch::channel(Ok(Arc::clone(&site.service)));
+        let serving = tokio::spawn(socket::serve(socket, uid, service, stop.clone()));
         let mut stream = UnixStream::connect(&path).await.unwrap();
         let text = question(
             "STATUS",
@@ -528,4 +525,38 @@ async fn only_one_user_may_ask() {
         ended.unwrap().unwrap();
         assert!(!path.exists());
     }
+}
+
+/// The journal is opened once it can be, without a restart.
+#[tokio::test(start_paused = true)]
+async fn a_journal_that_cannot_be_opened_is_tried_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let journal = dir.path().join(JOURNAL);
+    std::fs::create_dir(&journal).unwrap();
+    let options = options(None, dir.path());
+    let (served, service) = watch::channel(start(&options).await);
+    let mut waiting = std::pin::pin!(started(&options, &served));
+    let within = SWEEP * 2;
+    assert!(tokio::time::timeout(within, &mut waiting).await.is_err());
+    assert!(service.borrow().is_err(), "plugins are refused meanwhile");
+    std::fs::remove_dir(&journal).unwrap();
+    assert!(tokio::time::timeout(within, &mut waiting).await.is_ok());
+    assert!(service.borrow().is_ok());
+}
+
+/// One deletion that cannot be done keeps no other call waiting for longer than a minute, and is done in the end.
+#[tokio::test]
+async fn a_deletion_that_fails_for_long_is_left_to_the_sweeps() {
+    let site = Site::new().await;
+    site.add("a", &["lan"]).await.unwrap();
+    let key = testing::key("a");
+    site.service.deferred.lock().insert(key);
+    site.add("a", &["lan"]).await.unwrap();
+    site.service.delete_deferred().await;
+    assert_eq!(site.leases(), ["10.0.0.1"], "the container was added again");
+    let key = testing::key("a");
+    site.service.deferred.lock().insert(key);
+    site.service.delete_deferred().await;
+    assert_eq!(site.leases(), [""; 0]);
+    assert_eq!(site.service.board.health().replayed, 1);
 }
