@@ -7,7 +7,9 @@ use std::{
     collections::BTreeMap,
     fs::{self, DirBuilder, File, OpenOptions, Permissions},
     io::{self, Read as _, Write as _},
-    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _, chown},
+    os::unix::fs::{
+        DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, chown,
+    },
     path::{Path, PathBuf},
     time::{SystemTime, UNIX_EPOCH},
 };
@@ -173,20 +175,26 @@ fn sequence(directory: &Path) -> u64 {
         .unwrap_or(0)
 }
 
+/// Makes the directory, on disk, and lets the group read it: one that died before that left it to root alone.
 fn create(directory: &Path, group: Option<u32>) -> io::Result<()> {
-    if directory.is_dir() {
-        return Ok(());
-    }
-    if let Some(parent) = directory.parent() {
+    if !directory.is_dir() {
+        let parent = directory.parent().unwrap_or(Path::new("/"));
         fs::create_dir_all(parent)?;
+        match DirBuilder::new().mode(DIRECTORY_MODE).create(directory) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            result => result?,
+        }
+        File::open(parent)?.sync_all()?;
     }
-    match DirBuilder::new().mode(DIRECTORY_MODE).create(directory) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
-        result => result?,
+    let there = fs::metadata(directory)?;
+    if group.is_some_and(|group| group != there.gid()) {
+        chown(directory, None, group)?;
     }
-    chown(directory, None, group)?;
     // The umask may have taken some of it.
-    fs::set_permissions(directory, Permissions::from_mode(DIRECTORY_MODE))
+    if there.mode() & DIRECTORY_MODE != DIRECTORY_MODE {
+        fs::set_permissions(directory, Permissions::from_mode(DIRECTORY_MODE))?;
+    }
+    Ok(())
 }
 
 /// Released when the file is closed.
@@ -245,6 +253,19 @@ mod tests {
             addresses: Vec::new(),
             config: RawValue::from_string("{}".into()).unwrap(),
         }
+    }
+
+    /// As one leaves it that died between its two steps.
+    #[test]
+    fn a_directory_that_the_group_cannot_read_is_repaired() {
+        let folder = tempfile::tempdir().unwrap();
+        let spool = folder.path().join("a/spool");
+        fs::create_dir_all(&spool).unwrap();
+        fs::set_permissions(&spool, Permissions::from_mode(0o700)).unwrap();
+        write(&spool, &ask("c")).unwrap();
+        let mode = fs::metadata(&spool).unwrap().mode() & 0o777;
+        assert_eq!(mode, DIRECTORY_MODE);
+        assert_eq!(containers(&spool, 0).len(), 1);
     }
 
     fn containers(directory: &Path, after: u64) -> Vec<(u64, String)> {
