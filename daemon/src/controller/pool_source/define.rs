@@ -70,7 +70,10 @@ impl<S: PoolSource> PoolController<S> {
             ..pool_facts(site, key, &self.source.facts(object), &link)
         };
         let session = &site.session;
-        let network = session.network_of(&facts, existing.as_deref());
+        let stays = existing
+            .as_deref()
+            .filter(|pool| !self.follows(object, pool));
+        let network = session.network_of(&facts, stays);
         let (network, choice) = network.await?;
         let spec = PoolSpec {
             network,
@@ -91,12 +94,17 @@ impl<S: PoolSource> PoolController<S> {
                 .add_finalizer::<IgnoredAny>(key, &meta, finalizer);
             add.await?;
         }
-        if existing.is_none() && session.networks(&site.system).contains(&network) {
-            for request in self.source.shown_already(site, object, network) {
-                self.context.take_in(request).await?;
+        if existing.as_deref().map(|pool| &pool.spec) != Some(&spec) {
+            if session.networks(&site.system).contains(&network) {
+                let of = (key, object);
+                let shown = self
+                    .source
+                    .shown_already(site, of, existing.as_deref(), &spec);
+                for request in shown {
+                    self.context.take_in(request).await?;
+                }
             }
-        }
-        if let Some(request) = self.request(existing.as_deref(), spec) {
+            let request = self.request(existing.as_deref(), spec);
             match self.context.submit(request).await {
                 Ok(_) => {}
                 Err(IpamError::Refused(refusal)) if !matches!(refusal, Refusal::Stale { .. }) => {
@@ -113,6 +121,13 @@ impl<S: PoolSource> PoolController<S> {
         Ok(Ok(choice.ignored_annotation))
     }
 
+    /// Whether the pool goes where the link of its object says: that is no doubt, nobody chose another network, and nothing is in use.
+    fn follows(&self, object: &S::View, pool: &Pool) -> bool {
+        let usage = self.context.read(|ledger| ledger.usage(pool.id));
+        let is_unused = usage.is_none_or(|usage| usage.used == 0 && usage.out_of_range == 0);
+        pool.spec.network_by_default && is_unused && self.source.own_link(object).is_some()
+    }
+
     /// Writes what its source would have otherwise in the object; not over an edit that was not read.
     async fn correct(&self, key: &Key, object: &S::View) -> Reconciled<()> {
         let Some(mut patch) = self.source.correction(object) else {
@@ -126,13 +141,12 @@ impl<S: PoolSource> PoolController<S> {
         Ok(remote.patch(&target, Patch::Merge, patch).await?)
     }
 
-    /// The request that makes the pool so, if it is not yet.
-    fn request(&self, existing: Option<&Pool>, spec: PoolSpec) -> Option<Request> {
+    /// The request that makes the pool so.
+    fn request(&self, existing: Option<&Pool>, spec: PoolSpec) -> Request {
         let actor = self.context.actor();
         match existing {
-            None => Some(Request::CreatePool { spec, actor }),
-            Some(pool) if pool.spec == spec => None,
-            Some(pool) => Some(Request::UpdatePool(PoolEdit {
+            None => Request::CreatePool { spec, actor },
+            Some(pool) => Request::UpdatePool(PoolEdit {
                 pool: pool.id,
                 // What was accepted of an object that was deleted binds no new one of its name.
                 force: S::LEAVING == Leaving::Marked || pool.spec.origin != spec.origin,
@@ -141,7 +155,7 @@ impl<S: PoolSource> PoolController<S> {
                 if_generation: Some(pool.generation),
                 reason: "".into(),
                 actor,
-            })),
+            }),
         }
     }
 

@@ -19,7 +19,7 @@ mod withdraw;
 
 use std::{fmt::Debug, sync::Arc, time::Duration};
 
-use fipd_core::{Lease, Ledger, NetworkId, Pool, PoolSpec, Request};
+use fipd_core::{Lease, Ledger, Pool, PoolSpec, Request};
 use k8s_openapi::jiff;
 use serde::Serialize;
 use serde_json::Value;
@@ -112,9 +112,15 @@ pub trait PoolSource: Send + Sync + 'static {
     /// The pool is now as the object describes it.
     fn accepted(&self, _: &Self::View) {}
 
-    /// What objects show of a pool that is yet to be made although the cluster is adopted: that is theirs before the pool gives
-    /// anything.
-    fn shown_already(&self, _: &Site, _: &Self::View, _: NetworkId) -> Vec<Request> {
+    /// What objects show of a pool that is yet to be made, or changed, to `wanted` although the cluster is adopted: that is theirs
+    /// before the pool gives anything of it.
+    fn shown_already(
+        &self,
+        _: &Site,
+        _: (&Key, &Self::View),
+        _existing: Option<&Pool>,
+        _wanted: &PoolSpec,
+    ) -> Vec<Request> {
         Vec::new()
     }
 

@@ -10,8 +10,7 @@ mod tests;
 use std::sync::Arc;
 
 use fipd_core::{
-    AddressSpec, Holder, Lease, LeaseKey, Ledger, NetworkId, Pool, PoolSpec, Request, Span, System,
-    Text,
+    AddressSpec, Holder, Lease, LeaseKey, Ledger, Pool, PoolSpec, Request, Span, System, Text,
 };
 use fipd_crds::{
     flat_network::{FlatNetworkSubnet, FlatNetworkSubnetSpec, FlatNetworkSubnetStatus},
@@ -191,7 +190,18 @@ impl PoolSource for SubnetSource {
     }
 
     /// Of a subnet that could not be served when the cluster was adopted, pods may have addresses.
-    fn shown_already(&self, site: &Site, subnet: &SubnetView, network: NetworkId) -> Vec<Request> {
+    fn shown_already(
+        &self,
+        site: &Site,
+        (_, subnet): (&Key, &SubnetView),
+        existing: Option<&Pool>,
+        wanted: &PoolSpec,
+    ) -> Vec<Request> {
+        // Of one that is a pool, the ledger knows better than what is shown.
+        if existing.is_some() {
+            return Vec::new();
+        }
+        let network = wanted.network;
         let ips = self.ips.all().into_iter();
         let own = ips.filter(|(_, ip)| *ip.spec.subnet == *subnet.meta.name);
         let shown = own.filter_map(|(key, ip)| {
