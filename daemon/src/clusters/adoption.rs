@@ -228,6 +228,11 @@ async fn take_in(
             actor: actor.clone(),
         }));
     }
+    // Of two that use one address the older one keeps it.
+    requests.sort_by(|one, other| {
+        let age = |adopt: &Adopt| (adopt.since, adopt.holder.identity.clone());
+        age(one).cmp(&age(other))
+    });
     let mut answers = stream::iter(requests)
         .map(|adopt| {
             let (identity, key) = (adopt.holder.identity.clone(), adopt.key);
