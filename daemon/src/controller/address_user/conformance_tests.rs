@@ -1,6 +1,6 @@
 //! What every kind that uses an address must do, and do again after it died at any write.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use fipd_core::{
     Adopt, Adoption, Answer, ClusterId, Expectation, Holder, Lease, LeaseKey, LeaseState,
@@ -508,6 +508,7 @@ async fn malformed<S: Subject>(death: Death) {
         let view = S::view(serde_json::from_value(object).expect("an object"));
         let malformed = Malformed {
             meta: view.meta(),
+            annotations: BTreeMap::new(),
             error: "no object".into(),
         };
         // The daemon dies before it hears of it.

@@ -333,8 +333,13 @@ impl AddressPolicy {
     fn is_answered_by(self, wish: &AddressWish, lease: &Lease, holder: &Holder) -> bool {
         match self.inherits {
             _ if self.moves => wish.is_answered_by(lease),
-            // Wherever it is: who holds it may use it, and no edit takes it away.
-            Inheritance::Wished => holds(lease, holder) || wish.is_answered_by(lease),
+            // Wherever it is: who holds it may use it, and no edit takes it away. Of an earlier object of the name it inherits what
+            // it does not show otherwise: another program may have allocated that.
+            Inheritance::Wished => {
+                let shows = |address| address == lease.key.address;
+                let is_inherited = wish.recorded.is_none_or(shows);
+                holds(lease, holder) || is_inherited && wish.is_answered_by(lease)
+            }
             Inheritance::Nothing | Inheritance::Anything => true,
         }
     }

@@ -180,6 +180,26 @@ fn what_an_earlier_object_left_is_inherited_or_asked_for_anew() {
     assert_eq!(word(plan), "allocate None");
 }
 
+/// Another program may have allocated it while fipd was away.
+#[test]
+fn what_an_earlier_object_left_is_not_inherited_where_another_address_is_shown() {
+    let (earlier, now) = (asker("one", "earlier"), asker("one", "now"));
+    let policy = AddressPolicy {
+        inherits: Inheritance::Wished,
+        ..POLICY
+    };
+    let ledger = ledger([lease(5, &earlier.holder, None)]);
+    let planned = |recorded: Option<u8>, asker: &AddressAsker| {
+        let recorded = recorded.map(|last| key(last).address);
+        let wish = AddressWish { recorded, ..wish() };
+        word(settle(&ledger, policy, asker, &Ok(wish)))
+    };
+    assert!(planned(None, &now).starts_with("adopt 10.0.0.5"));
+    assert!(planned(Some(5), &now).starts_with("adopt 10.0.0.5"));
+    assert!(planned(Some(9), &now).starts_with("adopt 10.0.0.9"));
+    assert_eq!(planned(Some(9), &earlier), "show 10.0.0.5", "it is its own");
+}
+
 #[test]
 fn what_an_earlier_object_left_of_another_pool_is_not_inherited() {
     let (next, one) = (asker("one", "next"), asker("one", "u"));
