@@ -26,7 +26,7 @@ use crate::{
     },
     controller::{
         kind::Kind,
-        meta::{Meta, View},
+        meta::{Meta, View, trim},
     },
 };
 
@@ -59,6 +59,7 @@ pub enum Observed<T> {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Malformed {
     pub meta: Meta,
+    pub annotations: BTreeMap<String, String>,
     pub error: String,
 }
 
@@ -307,7 +308,7 @@ impl<T: PartialEq + Debug> Objects<T> {
     }
 
     /// Whether something changed; nothing where there is no memory for it.
-    pub(super) fn put(&self, key: &Key, seen: Option<Observed<T>>) -> Result<bool, OverBudget> {
+    pub(crate) fn put(&self, key: &Key, seen: Option<Observed<T>>) -> Result<bool, OverBudget> {
         let mut map = self.map.write();
         if map.get(key) == seen.as_ref() {
             return Ok(false);
@@ -477,10 +478,14 @@ where
 fn understand<K, T>(object: Lenient<K>, view: impl Fn(K) -> Option<T>) -> Option<Observed<T>> {
     match object.0 {
         Ok(object) => view(object).map(|object| Observed::Parsed(Arc::new(object))),
-        Err(invalid) => Some(Observed::Malformed(Arc::new(Malformed {
-            meta: Meta::of(&invalid.metadata),
-            error: invalid.error,
-        }))),
+        Err(mut invalid) => {
+            trim(&mut invalid.metadata);
+            Some(Observed::Malformed(Arc::new(Malformed {
+                meta: Meta::of(&invalid.metadata),
+                annotations: invalid.metadata.annotations.unwrap_or_default(),
+                error: invalid.error,
+            })))
+        }
     }
 }
 

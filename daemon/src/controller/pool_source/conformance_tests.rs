@@ -1,6 +1,6 @@
 //! What every kind that defines pools must do, and do again after the daemon died at any write.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use fipd_core::{
     AddressSpec, Adopt, Allocate, Answer, Choice, Holder, LeaseKey, NetworkId, Pool, PoolSpec,
@@ -108,7 +108,11 @@ impl<S: Subject> Bench<S> {
                 let meta = serde_json::from_value(object["metadata"].clone());
                 let meta = Meta::of(&meta.expect("metadata"));
                 let error = "it does not fit".to_owned();
-                Observed::Malformed(Arc::new(Malformed { meta, error }))
+                Observed::Malformed(Arc::new(Malformed {
+                    meta,
+                    annotations: BTreeMap::new(),
+                    error,
+                }))
             }
         };
         self.daemon.work(&self.ipam, &self.server, view).await;

@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use fipd_core::{System, Timestamp};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::core::PartialObjectMeta;
@@ -96,7 +98,11 @@ async fn objects_that_are_deleted_are_released_and_malformed_ones_stay() {
     let malformed = |deleted| {
         let error = "no object".to_owned();
         let meta = meta(deleted);
-        Observed::Malformed(Arc::new(Malformed { meta, error }))
+        Observed::Malformed(Arc::new(Malformed {
+            meta,
+            annotations: BTreeMap::new(),
+            error,
+        }))
     };
     let key = |name: &str| Key::new("ns", name);
     objects.set(&key("good"), Thing(meta(false)));
