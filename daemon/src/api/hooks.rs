@@ -1,7 +1,7 @@
 //! Where other programs ask before they go on: `/hooks/CLUSTER/...`, for CLUSTER as it is configured.
 //!
-//! There is no login: nothing is written or decided, and an answer says nothing that is not in the question. Size, rate and
-//! time have limits.
+//! There is no login: nothing is written or decided, and an answer says nothing but what is in the question and whether somebody
+//! asked the same for long. Size, rate and time have limits.
 
 use std::{net::SocketAddr, sync::Arc};
 

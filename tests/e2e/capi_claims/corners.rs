@@ -84,8 +84,25 @@ async fn what_another_program_gave_while_fipd_was_away_is_adopted_first() {
         .objects
         .fulfilled("one/given", (POOL, "net"), "10.0.0.12");
     given.await.unwrap();
+    // Also to a claim of a name that fipd knows.
+    for (kind, path) in [(CLAIM, "one/a"), (ADDRESS, "one/a")] {
+        bed.objects.delete(kind, path).await.unwrap();
+        let none = json!({ "metadata": { "finalizers": null } });
+        bed.objects.merge(kind, path, none).await.unwrap();
+        bed.objects.wait_gone(kind, path).await.unwrap();
+    }
+    let again = bed.objects.fulfilled("one/a", (POOL, "net"), "10.0.0.15");
+    again.await.unwrap();
     bed.restart().await.unwrap();
     assert_eq!(bed.address("one/waits").await.unwrap(), "10.0.0.13");
+    wait_until("the new claim has what it shows", DEADLINE, || async {
+        let leases = bed.leases("10.0.0.1").await.unwrap();
+        let is_its = |lease: Option<&String>| lease.is_some_and(|one| one.ends_with("one/a"));
+        let moved = is_its(leases.get("10.0.0.15")) && !is_its(leases.get("10.0.0.10"));
+        moved.then_some(()).ok_or(format!("{leases:?}"))
+    })
+    .await
+    .unwrap();
     let leases = bed.leases("10.0.0.12").await.unwrap();
     assert!(leases["10.0.0.12"].ends_with("one/given"), "{leases:?}");
     let brief = bed
@@ -98,6 +115,27 @@ async fn what_another_program_gave_while_fipd_was_away_is_adopted_first() {
     assert!(mark.is_string(), "{brief}");
     bed.claim("one/brief", (POOL, "net")).await.unwrap();
     assert_eq!(bed.address("one/brief").await.unwrap(), "10.0.0.14");
+}
+
+/// A restore may bring the pool last.
+#[tokio::test]
+async fn e_20_an_ipaddress_before_its_pool_keeps_its_address() {
+    let bed = Bed::share(&["restored"]).await.unwrap();
+    let pool = (GLOBAL, "restored");
+    let early = bed.objects.fulfilled("restored/early", pool, "10.65.0.10");
+    early.await.unwrap();
+    bed.claim("restored/late", pool).await.unwrap();
+    bed.refused("restored/late", "PoolNotFound", "PoolNotFound")
+        .await
+        .unwrap();
+    let spec = json!({ "addresses": ["10.65.0.10-10.65.0.11"], "prefix": 24 });
+    bed.objects.pool("restored", spec).await.unwrap();
+    assert_eq!(bed.address("restored/late").await.unwrap(), "10.65.0.11");
+    let leases = bed.leases("10.65.0.10").await.unwrap();
+    assert!(
+        leases["10.65.0.10"].ends_with("restored/early"),
+        "{leases:?}"
+    );
 }
 
 /// A namespace that goes waits for no grace, and what its claims had cools all the same.

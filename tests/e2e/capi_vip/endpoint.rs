@@ -157,11 +157,28 @@ async fn e_5_row_67_an_endpoint_given_by_hand_is_kept_and_reserved_and_not_claim
         bed.ipam.wait_address("given/other").await.unwrap(),
         "10.24.0.21"
     );
-    // An endpoint that no pool has is reserved once one does.
+    // An endpoint that no pool has is reserved before a pool that is new, or wider, gives it to a claim that waits.
+    bed.plain_claim("early", "given-later").await;
     bed.pool("given-later", CONTROL_PLANE, &["192.0.2.7-192.0.2.8"])
         .await;
-    bed.wait_lease("192.0.2.7", CLUSTER, "given-elsewhere")
+    let address = async |claim| bed.ipam.wait_address(claim).await.unwrap();
+    assert_eq!(address("given/early").await, "192.0.2.8");
+    bed.cluster_with("given-beyond", host("192.0.2.9")).await;
+    bed.wait_says("given-beyond", ENDPOINT_READY, "True", "EndpointGiven")
         .await;
+    bed.plain_claim("late", "given-later").await;
+    let exhausted = bed.ipam.wait_event(CLAIM, "given/late", "PoolExhausted");
+    exhausted.await.unwrap();
+    let wider = json!({ "spec": { "addresses": ["192.0.2.7-192.0.2.10"] } });
+    let edited = bed.ipam.merge(GLOBAL, "given-later", wider);
+    edited.await.unwrap();
+    assert_eq!(address("given/late").await, "192.0.2.10");
+    for (address, cluster) in [
+        ("192.0.2.7", "given-elsewhere"),
+        ("192.0.2.9", "given-beyond"),
+    ] {
+        bed.wait_lease(address, CLUSTER, cluster).await;
+    }
 }
 
 /// E-12 and row 76: the class is in another namespace.
@@ -254,6 +271,12 @@ async fn e_9_row_80_nothing_is_claimed_for_a_cluster_that_is_paused_or_deleted()
     bed.cluster("running").await;
     bed.wait_endpoint("running", "10.27.0.15").await;
     assert_eq!(bed.claims().await, ["vip-cp-running"]);
+    // What it shows is nobody else's all the same.
+    let given = json!({ "spec": {
+        "paused": true, "controlPlaneEndpoint": { "host": "10.27.0.18", "port": 6443 },
+    } });
+    bed.cluster_with("given-paused", given).await;
+    bed.wait_lease("10.27.0.18", CLUSTER, "given-paused").await;
     for name in ["by-field", "by-annotation"] {
         let seen = json!(bed.clusters().get(name).await.unwrap());
         assert_eq!(endpoint(&seen), &Value::Null, "{seen}");

@@ -11,7 +11,8 @@ use super::{
         observe::{AddressView, IpClaimView},
         status, wish,
     },
-    conversion, hook,
+    conversion,
+    hook::{self, BlockedClusters},
     names::{DEFAULT_PORT, HOOKS_GROUP, HOOKS_VERSION},
     settings::ClusterApiSettings,
     vip::{
@@ -188,8 +189,9 @@ pub fn hooks(bytes: &[u8]) {
 /// The answer, of which Cluster API understands each.
 fn ask(path: &str, body: &[u8]) -> Option<Value> {
     let settings = ClusterApiSettings::default();
-    let answer = hook::answer(&settings, path, body, NOW)?;
-    let again = hook::answer(&settings, path, body, NOW);
+    let blocked = BlockedClusters::default();
+    let answer = hook::answer(&settings, &blocked, path, body, NOW)?;
+    let again = hook::answer(&settings, &blocked, path, body, NOW);
     assert_eq!(again.as_ref(), Some(&answer), "two answers to one question");
     let length = answer.to_string().len();
     assert!(length < LARGEST_ANSWER, "{length} bytes: {path}");

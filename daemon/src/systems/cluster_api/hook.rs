@@ -1,7 +1,9 @@
 //! The runtime hook BeforeClusterCreate: nothing of a Cluster is made before its endpoint is written. Pure.
 //!
 //! Whoever reaches fipd may ask, so an answer says nothing that the question does not: it looks at the Cluster in the question,
-//! at the clock and at the configuration, and decides nothing.
+//! at the clock, at the configuration and at how long that Cluster has been asked for, and decides nothing.
+
+mod blocked;
 
 use fipd_core::Timestamp;
 use fipd_crds::cluster_api::Cluster;
@@ -13,6 +15,7 @@ use super::{
     settings::ClusterApiSettings,
     vip::CapiClusterView,
 };
+pub use blocked::BlockedClusters;
 
 /// Name of the handler, as the path and the ExtensionConfig have it.
 pub const HANDLER: &str = "fipd-vip";
@@ -64,6 +67,7 @@ struct Asked {
 /// The answer to a call at this path behind the group and version, whatever is sent. `None`: there is no such hook.
 pub fn answer(
     settings: &ClusterApiSettings,
+    blocked: &BlockedClusters,
     path: &str,
     body: &[u8],
     now: Timestamp,
@@ -89,7 +93,8 @@ pub fn answer(
         Ok(asked) if asked.kind == "BeforeClusterCreateRequest" => {
             let namespace = asked.cluster.metadata.namespace.clone();
             let cluster = CapiClusterView::of(asked.cluster);
-            before_create(settings, &namespace.unwrap_or_default(), &cluster, now)
+            let waited = || blocked.waited(&cluster.meta.uid, now);
+            before_create(settings, &namespace.unwrap_or_default(), &cluster, waited)
         }
         Ok(asked) => {
             let why = format!("kind {:?} is not BeforeClusterCreateRequest", asked.kind);
@@ -102,11 +107,12 @@ pub fn answer(
     })
 }
 
+/// `waited`: for how long it has been refused, in milliseconds.
 fn before_create(
     settings: &ClusterApiSettings,
     namespace: &str,
     cluster: &CapiClusterView,
-    now: Timestamp,
+    waited: impl FnOnce() -> u64,
 ) -> Value {
     let endpoint = cluster.endpoint.as_ref();
     let written = endpoint.is_some_and(|one| one.port > 0);
@@ -119,9 +125,8 @@ fn before_create(
     if written && filled || !served {
         return response(BEFORE_CREATE, "", 0);
     }
-    let waited = now.0.saturating_sub(cluster.meta.created.0);
     let patience = u64::try_from(settings.hook_patience.0.as_millis()).unwrap_or(u64::MAX);
-    if waited > patience {
+    if waited() > patience {
         let text = "fipd has given the Cluster no address in time; it is made without one (see its condition fipd.io/EndpointReady)";
         return response(BEFORE_CREATE, text, 0);
     }
@@ -176,33 +181,43 @@ mod tests {
     fn asked(path: &str, body: &Value) -> Option<Value> {
         let settings = ClusterApiSettings::default();
         let path = format!("/hooks.runtime.cluster.x-k8s.io/v1alpha1/{path}");
-        answer(&settings, &path, body.to_string().as_bytes(), NOW)
+        let blocked = BlockedClusters::default();
+        answer(&settings, &blocked, &path, body.to_string().as_bytes(), NOW)
     }
 
-    fn before(mut spec: Value, created: &str) -> Value {
+    fn before(spec: &Value) -> Value {
+        let mut spec = spec.clone();
         if spec["topology"].is_null() {
             spec["topology"] = json!({ "classRef": { "name": "r" } });
         }
-        before_with(&ClusterApiSettings::default(), spec, created)
+        let blocked = BlockedClusters::default();
+        before_with(&ClusterApiSettings::default(), &blocked, &spec, NOW)
     }
 
-    fn before_with(settings: &ClusterApiSettings, spec: Value, created: &str) -> Value {
+    /// The Cluster was made long ago.
+    fn before_with(
+        settings: &ClusterApiSettings,
+        blocked: &BlockedClusters,
+        spec: &Value,
+        now: Timestamp,
+    ) -> Value {
+        let created = "2023-11-14T00:00:00Z";
         let request = json!({
             "apiVersion": "hooks.runtime.cluster.x-k8s.io/v1alpha1", "kind": "BeforeClusterCreateRequest",
             "cluster": {
                 "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
-                "metadata": { "name": "c", "namespace": "ns", "creationTimestamp": created }, "spec": spec,
+                "metadata": { "name": "c", "namespace": "ns", "uid": "u", "creationTimestamp": created },
+                "spec": spec,
             },
         });
         let call =
             "/hooks.runtime.cluster.x-k8s.io/v1alpha1/beforeclustercreate/fipd-vip?timeout=5s";
         let body = request.to_string();
-        answer(settings, call, body.as_bytes(), NOW).expect("an answer")
+        answer(settings, blocked, call, body.as_bytes(), now).expect("an answer")
     }
 
     #[test]
     fn a_cluster_that_gets_no_addresses_waits_for_none() {
-        let just = "2023-11-14T22:14:50Z";
         let all = ClusterApiSettings::default;
         let classy = || json!({ "topology": { "classRef": { "name": "r" } } });
         let off = ClusterApiSettings {
@@ -224,7 +239,7 @@ mod tests {
             (elsewhere, classy(), 0),
             (filtered, classy(), 0),
         ] {
-            let answer = before_with(&settings, spec.clone(), just);
+            let answer = before_with(&settings, &BlockedClusters::default(), &spec, NOW);
             assert_eq!(answer["retryAfterSeconds"], retry, "{settings:?} {spec}");
         }
     }
@@ -238,7 +253,8 @@ mod tests {
             };
             let body = br#"{ "kind": "DiscoveryRequest" }"#;
             let call = "/hooks.runtime.cluster.x-k8s.io/v1alpha1/discovery";
-            let answer = answer(&settings, call, body, NOW).expect("an answer");
+            let blocked = BlockedClusters::default();
+            let answer = answer(&settings, &blocked, call, body, NOW).expect("an answer");
             answer["handlers"][0]["failurePolicy"].clone()
         };
         let with = |required| {
@@ -252,7 +268,6 @@ mod tests {
     /// Row 85.
     #[test]
     fn e_7_creation_is_blocked_until_endpoint_and_variable_are_written() {
-        let just = "2023-11-14T22:14:50Z";
         let endpoint = json!({ "host": "10.0.0.5", "port": 6443 });
         let named = json!({ "host": "api.example", "port": 6443 });
         let variables = |value: &str| json!([{ "name": "clusterVip", "value": value }]);
@@ -280,7 +295,7 @@ mod tests {
                 0,
             ),
         ] {
-            let answer = before(spec.clone(), just);
+            let answer = before(&spec);
             assert_eq!(
                 (&answer["status"], &answer["retryAfterSeconds"]),
                 (&json!("Success"), &json!(retry)),
@@ -291,18 +306,30 @@ mod tests {
             assert_eq!(HookAnswer::of(&answer), meant);
             assert_eq!(
                 answer,
-                before(spec, just),
+                before(&spec),
                 "the same question has the same answer"
             );
         }
-        let late = before(json!({}), "2023-11-14T00:00:00Z");
-        assert_eq!(late["retryAfterSeconds"], 0, "it does not wait for ever");
-        assert_eq!(HookAnswer::of(&late), HookAnswer::GaveUp);
-        assert!(
-            late["message"]
-                .as_str()
-                .is_some_and(|text| text.contains("in time"))
-        );
+    }
+
+    /// Its time begins with the first refusal: who was paused, or came while fipd was down, has waited for nothing yet.
+    #[test]
+    fn e_7_no_cluster_is_kept_from_creation_for_ever() {
+        let settings = ClusterApiSettings::default();
+        let patience = u64::try_from(settings.hook_patience.0.as_millis()).expect("some minutes");
+        let blocked = BlockedClusters::default();
+        let spec = json!({ "topology": { "classRef": { "name": "r" } } });
+        let after = |wait| before_with(&settings, &blocked, &spec, Timestamp(NOW.0 + wait));
+        for wait in [0, patience] {
+            assert_eq!(HookAnswer::of(&after(wait)), HookAnswer::Wait, "{wait}");
+        }
+        for wait in [patience + 1, patience + 2] {
+            let late = after(wait);
+            assert_eq!(HookAnswer::of(&late), HookAnswer::GaveUp);
+            assert_eq!(late["retryAfterSeconds"], 0);
+            let says = late["message"].as_str();
+            assert!(says.is_some_and(|text| text.contains("in time")), "{late}");
+        }
     }
 
     #[test]
@@ -331,7 +358,9 @@ mod tests {
         }
         assert_eq!(asked("beforeclusterdelete/fipd-vip", &json!({})), None);
         let settings = ClusterApiSettings::default();
-        assert_eq!(answer(&settings, "/other/v1/discovery", b"{}", NOW), None);
+        let blocked = BlockedClusters::default();
+        let other = answer(&settings, &blocked, "/other/v1/discovery", b"{}", NOW);
+        assert_eq!(other, None);
         let discovered = asked(
             "discovery?timeout=10s",
             &json!({ "kind": "DiscoveryRequest" }),

@@ -72,13 +72,16 @@ use crate::{
 use admission::{KnownClusters, PoolJudge};
 use adopt::IpamTakeover;
 use claim::{IpClaimController, IpClaims, inventory::IpamInventory, observe::AddressView};
-use hook::HookAnswer;
+use hook::{BlockedClusters, HookAnswer};
 use metrics::VipCounts;
 use names::{
     ADDRESS_OBJECT, CLAIM, CLUSTER, CLUSTER_CLASS_OBJECT, GLOBAL_POOL, GLOBAL_PREFIX_POOL,
     IN_CLUSTER_LEASE, POOL, PREFIX_POOL, VIP_ALLOCATOR_LEASE,
 };
-use pool::{InClusterPools, InClusterSource, InClusterView, OFF, definition::report_missing};
+use pool::{
+    InClusterPools, InClusterSource, InClusterView, OFF, definition::report_missing,
+    growth::PoolUsers,
+};
 use settings::ClusterApiSettings;
 use sites::IpamSites;
 use vip::{CapiClusterView, ClassView, VipController};
@@ -93,6 +96,7 @@ struct RunningClusterApi {
     sites: IpamSites,
     known: KnownClusters,
     counts: VipCounts,
+    blocked: Arc<BlockedClusters>,
     /// What the configuration says of each cluster that is to have the system, whether reached or not.
     settings: Arc<RwLock<BTreeMap<Text, ClusterApiSettings>>>,
 }
@@ -127,6 +131,7 @@ impl system::System for ClusterApi {
             sites: IpamSites::default(),
             known: KnownClusters::default(),
             counts: VipCounts::default(),
+            blocked: Arc::default(),
             settings: Arc::default(),
         })
     }
@@ -151,7 +156,8 @@ impl RunningSystem for RunningClusterApi {
         if path == conversion::PATH {
             return settings.get(cluster).map(|_| conversion::answer(body));
         }
-        let answer = hook::answer(settings.get(cluster)?, path, body, clock::now())?;
+        let settings = settings.get(cluster)?;
+        let answer = hook::answer(settings, &self.blocked, path, body, clock::now())?;
         if answer["kind"] == format!("{}Response", hook::BEFORE_CREATE) {
             let meant = HookAnswer::of(&answer);
             self.counts
@@ -249,8 +255,9 @@ async fn serve(site: Arc<Site>, system: RunningClusterApi) {
     {
         tracing::warn!(cluster = %site.name, "pools of its objects are not closed yet: {error}");
     }
-    let pools = AllPools::new(&site, &events);
-    let user = IpClaims::new(pools.stores(), &system.means.prober);
+    let users = PoolUsers::default();
+    let pools = AllPools::new(&site, &events, &users);
+    let user = IpClaims::new(pools.stores(), &users, &system.means.prober);
     let context = context(CLAIM, &site, &events).with_queue(queue);
     let claims = IpClaimController::new(context, user);
     count(&site, "IPAddressClaims", &claims.context.objects);
@@ -302,16 +309,16 @@ async fn serve(site: Arc<Site>, system: RunningClusterApi) {
 }
 
 impl AllPools {
-    fn new(site: &Arc<Site>, events: &Arc<Events>) -> Self {
+    fn new(site: &Arc<Site>, events: &Arc<Events>, users: &PoolUsers) -> Self {
         let settings = site.settings::<ClusterApiSettings>();
         let context = |kind| context(kind, site, events);
         let addresses = |kind| {
-            let settings = settings.clone();
-            InClusterPools::new(context(kind), InClusterSource { settings })
+            let (settings, users) = (settings.clone(), users.clone());
+            InClusterPools::new(context(kind), InClusterSource { settings, users })
         };
         let prefixes = |kind| {
-            let settings = settings.clone();
-            InClusterPools::new(context(kind), InClusterSource { settings })
+            let (settings, users) = (settings.clone(), users.clone());
+            InClusterPools::new(context(kind), InClusterSource { settings, users })
         };
         Self {
             addresses: [addresses(POOL), addresses(GLOBAL_POOL)],

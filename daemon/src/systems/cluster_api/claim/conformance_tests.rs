@@ -15,7 +15,7 @@ use crate::{
         store::{Key, Objects},
     },
     host::probe::Prober,
-    systems::cluster_api::names::CLAIM,
+    systems::cluster_api::{names::CLAIM, pool::growth::PoolUsers},
 };
 
 impl Subject for IpClaims {
@@ -48,7 +48,10 @@ impl Subject for IpClaims {
         let (site, events) = (Arc::clone(site), Arc::clone(events));
         let context = Context::new(CLAIM, site, remote, events, Objects::new());
         let prober = Prober::beside("/nonexistent/fipd.sock".as_ref());
-        IpClaimController::new(context, Self::new(Vec::new(), &prober))
+        IpClaimController::new(
+            context,
+            Self::new(Vec::new(), &PoolUsers::default(), &prober),
+        )
     }
 
     fn object() -> Value {

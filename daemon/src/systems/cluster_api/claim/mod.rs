@@ -23,15 +23,15 @@ pub mod probe;
 pub mod status;
 pub mod wish;
 
-use std::sync::Arc;
+use std::{net::IpAddr, sync::Arc};
 
-use fipd_core::{Lease, Ledger, Pool, Tenant};
+use fipd_core::{Lease, LeaseKey, Ledger, Pool, Tenant};
 use fipd_crds::cluster_api::{IPAddressClaim, IPAddressClaimStatus, PoolRef};
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Condition, jiff};
 
 use super::{
-    names::{CLAIM, RELEASE_ADDRESS, WATCH_FILTER},
-    pool::InClusterView,
+    names::{CLAIM, CLUSTER, RELEASE_ADDRESS, WATCH_FILTER},
+    pool::{InClusterView, growth::PoolUsers},
     settings::ClusterApiSettings,
     vip::{
         CapiClusterView,
@@ -45,7 +45,7 @@ use crate::{
             AddressController, AddressHooks, AddressUser, Edits, ShownAddress,
             outcome::{AddressOutcome, ShownLease},
             refusal::FixedFields,
-            settle::{AddressWish, Inheritance, Wished},
+            settle::{AddressWish, Inheritance, KeptLease, Wished},
         },
         conditions::READY,
         key_locks::KeyLocks,
@@ -80,11 +80,15 @@ pub struct IpClaims {
 pub type IpClaimController = AddressController<IpClaims>;
 
 impl IpClaims {
-    /// Of a cluster with these pools, of which nothing else is known yet.
-    pub fn new(pools: Vec<(Kind, Arc<Objects<InClusterView>>)>, prober: &Prober) -> Self {
+    /// Of a cluster with these pools and their users, of which nothing else is known yet.
+    pub fn new(
+        pools: Vec<(Kind, Arc<Objects<InClusterView>>)>,
+        users: &PoolUsers,
+        prober: &Prober,
+    ) -> Self {
         Self {
-            addresses: Objects::new(),
-            clusters: Objects::new(),
+            addresses: Arc::clone(&users.addresses),
+            clusters: Arc::clone(&users.clusters),
             pools,
             confirmed: ConfirmedAddresses::default(),
             probes: ClaimProbes::new(prober),
@@ -229,8 +233,10 @@ impl AddressUser for IpClaims {
             Some(_) => None,
             None => wish::address(claim)?,
         };
+        let kept = there.and_then(|address| kept_by_cluster(ledger, site, key, (&pool, address)));
         Ok(AddressWish {
             recorded: there,
+            kept,
             ..AddressWish::new(site.tenant_of(&key.namespace), pool, named)
         })
     }
@@ -355,4 +361,21 @@ impl AddressHooks for IpClaims {
         claims.user.confirmed.forget(key);
         ip_address::without_claim(claims, key).await
     }
+}
+
+/// What the Cluster of a claim holds: it came before its claim, as `clusterctl move` makes them, and shows the address as well.
+pub(super) fn kept_by_cluster(
+    ledger: &Ledger,
+    site: &Site,
+    key: &Key,
+    (pool, address): (&Pool, IpAddr),
+) -> Option<KeptLease> {
+    let cluster = cluster_of(key)?.identity(site.system.clone(), &site.id, CLUSTER.kind);
+    let network = pool.spec.network;
+    let lease = ledger.lease_around(LeaseKey { network, address })?;
+    Some(KeptLease {
+        from: lease.member(&cluster)?.holder.clone(),
+        key: lease.key,
+        reason: "its claim shows the address as well",
+    })
 }

@@ -8,7 +8,12 @@ use super::{
     wish::{PoolSort, pool_key, sort_of},
 };
 use crate::{
-    controller::{Reconciled, store::Key, unserved::Unserved, waiters::Cause},
+    controller::{
+        Reconciled,
+        store::{Key, Observed},
+        unserved::Unserved,
+        waiters::Cause,
+    },
     systems::cluster_api::{
         names::{CLUSTER, PAUSED},
         settings::ClusterApiSettings,
@@ -105,7 +110,11 @@ fn here(claims: &IpClaimController, key: &Key, claim: &IpClaimView) -> Option<Un
         .iter()
         .find(|(one, _)| one.kind == kind.kind)?;
     let pool = pool_key(kind, &key.namespace, &claim.pool.name);
-    pools.get(&pool).filter(|pool| pool.paused)?;
+    let is_paused = match pools.seen(&pool)? {
+        Observed::Parsed(pool) => pool.paused,
+        Observed::Malformed(pool) => pool.annotations.contains_key(PAUSED),
+    };
+    is_paused.then_some(())?;
     let message = format!(
         "{} {} is paused by its annotation {PAUSED}; nothing is allocated or released until that is removed",
         kind.kind, claim.pool.name

@@ -4,7 +4,7 @@ use fipd_core::System;
 use fipd_crds::cluster_api::InClusterIPPool;
 use serde_json::{Value, json};
 
-use super::{InClusterSource, InClusterView};
+use super::{InClusterSource, InClusterView, growth::PoolUsers};
 use crate::{
     controller::{
         kind::Kind,
@@ -28,6 +28,7 @@ impl Subject for InClusterIpPools {
     fn source(_: &Arc<Site>) -> Self::Source {
         InClusterSource {
             settings: ClusterApiSettings::default(),
+            users: PoolUsers::default(),
         }
     }
 

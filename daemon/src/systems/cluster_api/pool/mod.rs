@@ -3,12 +3,15 @@
 #[cfg(test)]
 mod conformance_tests;
 pub mod definition;
+pub mod growth;
 pub mod status;
 mod vip_labels;
 
 pub use vip_labels::VipLabels;
 
-use fipd_core::{Family, PoolSpec, System};
+use growth::{PoolGrowth, PoolUsers};
+
+use fipd_core::{Family, Pool, PoolSpec, Request, System};
 use fipd_crds::{
     cluster_api::{
         GlobalInClusterIPPool, GlobalInClusterPrefixPool, InClusterIPPool, InClusterIPPoolSpec,
@@ -127,6 +130,7 @@ pub type InClusterPools<const PREFIXES: bool> = PoolController<InClusterSource<P
 /// What pools of addresses, or of prefixes, say.
 pub struct InClusterSource<const PREFIXES: bool> {
     pub settings: ClusterApiSettings,
+    pub users: PoolUsers,
 }
 
 /// Before the names of pools of prefixes in the address book: pools of addresses have such names as well.
@@ -184,6 +188,22 @@ impl<const PREFIXES: bool> PoolSource for InClusterSource<PREFIXES> {
         now: jiff::Timestamp,
     ) -> InClusterPoolStatus {
         status::desired(&pool.status, pool.meta.generation, report, now)
+    }
+
+    fn shown_already(
+        &self,
+        site: &Site,
+        (key, _): (&Key, &InClusterView),
+        existing: Option<&Pool>,
+        wanted: &PoolSpec,
+    ) -> Vec<Request> {
+        let growth = PoolGrowth {
+            pool: key,
+            existing,
+            wanted,
+            has_prefixes: PREFIXES,
+        };
+        (site.ipam).read(|ledger| self.users.shown_in(ledger, site, &growth))
     }
 
     fn own_network(&self, site: &Site, key: &Key) -> Option<String> {

@@ -47,6 +47,8 @@ pub struct VipController {
     pub counts: VipCounts,
     /// Clusters that lack an address, and those that are being looked at: what changes meanwhile counts for them.
     pub(super) waiting: Mutex<BTreeSet<Key>>,
+    /// Clusters with an address of somebody else's choice that no pool has.
+    pub(super) unplaced: Mutex<BTreeSet<Key>>,
     pub(super) half_ready: HalfReady,
     watched: Mutex<WatchedPools>,
 }
@@ -61,7 +63,7 @@ impl Controller for VipController {
         &self.context
     }
 
-    /// A pool that appears, is edited or gets room may serve who waits.
+    /// A pool that appears, is edited or gets room may serve who waits. It may also have an address that none had before.
     fn affected(&self, ledger: &Ledger, event: &LedgerEvent<'_>) {
         let (affected, edited) = self.context.waiters.affected(ledger, event);
         affected
@@ -76,6 +78,12 @@ impl Controller for VipController {
         let gained = self.watched.lock().has_gained(pools.copied(), has_room);
         if edited || gained {
             self.queue_waiting();
+        }
+        if edited {
+            let unplaced = std::mem::take(&mut *self.unplaced.lock());
+            unplaced
+                .into_iter()
+                .for_each(|key| self.context.queue.add(key));
         }
     }
 
@@ -115,6 +123,7 @@ impl VipController {
             classes: Objects::new(),
             counts: counts.clone(),
             waiting: Mutex::default(),
+            unplaced: Mutex::default(),
             half_ready: HalfReady::default(),
             watched: Mutex::default(),
         })
@@ -161,6 +170,7 @@ impl VipController {
     /// What was reserved for it is free, or of the Cluster that it is elsewhere; its claims go with it.
     async fn gone(&self, key: &Key) -> Reconciled {
         self.waiting.lock().remove(key);
+        self.unplaced.lock().remove(key);
         self.half_ready.forget(key);
         self.context.waiters.wait(key, None);
         if self.context.moved_away(key).await? {
@@ -211,6 +221,9 @@ impl VipController {
 
     async fn serve(&self, key: &Key, cluster: &CapiClusterView) -> Reconciled {
         if let Some(idle) = self.idle(key, cluster) {
+            if idle.state != VipState::Deleting {
+                self.reserve_shown(key, cluster).await?;
+            }
             return self.leave_alone(key, cluster, idle.state).await;
         }
         self.waiting.lock().insert(key.clone());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fipd_core::System;
+use fipd_core::{LeaseKey, NetworkId, PoolSpec, System, testing::create_pool};
 use fipd_crds::cluster_api::{Cluster, IPAddress, IPAddressClaim};
 use serde_json::{Value, json};
 use tokio::time::timeout;
@@ -10,21 +10,26 @@ use tokio::time::timeout;
 use super::*;
 use crate::{
     clock,
-    clusters::testing,
+    clusters::{adoption, testing},
     controller::{
         client::Remote,
         events::Events,
         fake_api_tests::{FakeApi, client, merge},
         site::Site,
+        store::Observed,
     },
     host::probe::Prober,
     ipam::Ipam,
     systems::cluster_api::{
         claim::{
-            IpClaims,
+            IpClaims, kept_by_cluster,
             observe::{AddressView, IpClaimView},
+            paused,
         },
-        names::{CLAIM, CLUSTER, CLUSTER_CLASS, INGRESS, INGRESS_ENABLED, INGRESS_VIP, ROLE},
+        names::{
+            CLAIM, CLUSTER, CLUSTER_CLASS, INGRESS, INGRESS_ENABLED, INGRESS_VIP, PAUSED, ROLE,
+        },
+        pool::growth::PoolUsers,
         vip::{half_ready::AT_MOST, leave::release_or_pass, plan::ENDPOINT_DIFFERS},
     },
 };
@@ -52,7 +57,8 @@ impl Bench {
         let events = Events::start(session.recorder.clone(), site.cancel(), quiet);
         let (events, remote) = (Arc::new(events), Remote::new(client(&server)));
         let prober = Prober::beside("/nonexistent/fipd.sock".as_ref());
-        let user = IpClaims::new(vec![(GLOBAL_POOL, Objects::new())], &prober);
+        let pools = vec![(GLOBAL_POOL, Objects::new())];
+        let user = IpClaims::new(pools, &PoolUsers::default(), &prober);
         let (of_claims, objects) = (Arc::clone(&site), Objects::new());
         let context = Context::new(
             CLAIM,
@@ -118,6 +124,21 @@ impl Bench {
         let store = stores.find(|(kind, _)| kind.kind == GLOBAL_POOL.kind);
         let (_, pools) = store.expect("such pools are known");
         pools.set(&Key::new("", "net"), InClusterView::global_addresses(pool));
+    }
+
+    /// The pool does not fit its schema any more.
+    fn spoil_pool(&self, annotations: &Value) {
+        let malformed = Malformed {
+            meta: Meta::default(),
+            annotations: serde_json::from_value(annotations.clone()).expect("annotations"),
+            error: "no pool".into(),
+        };
+        let mut stores = self.vips.claims.user.pools.iter();
+        let store = stores.find(|(kind, _)| kind.kind == GLOBAL_POOL.kind);
+        let (_, pools) = store.expect("such pools are known");
+        let malformed = Observed::Malformed(Arc::new(malformed));
+        let put = pools.put(&Key::new("", "net"), Some(malformed));
+        put.expect("there is room");
     }
 
     /// The Cluster has a claim of this name, and nobody has said anything of it.
@@ -269,4 +290,89 @@ async fn no_address_is_released_while_it_is_written() {
     drop(writes);
     bench.work().await.expect("no failure");
     assert_eq!(host(&bench.cluster()), "10.0.0.15");
+}
+
+/// While it is being deleted its machines still use the address. Later its claims may be gone before the look is over.
+#[tokio::test]
+async fn the_endpoint_of_a_cluster_that_goes_is_taken_in_at_the_first_look_alone() {
+    let bench = Bench::new(&json!({
+        "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" },
+        "spec": { "controlPlaneEndpoint": { "host": "10.0.0.9", "port": 6443 } },
+    }))
+    .await;
+    let site = &bench.vips.context.site;
+    let network = NetworkId::DEFAULT;
+    testing::map_to(&site.session, &site.system, network);
+    let pool = PoolSpec::own("net", vec!["10.0.0.0/24".parse().expect("addresses")]);
+    let made = site.ipam.submit(create_pool(pool)).await;
+    made.expect("a pool");
+    let uses = || {
+        let cluster = bench.vips.context.objects.get(&key()).expect("it is known");
+        bench.vips.uses(&key(), &cluster, &[]).len()
+    };
+    assert_eq!(uses(), 1);
+    let marked = adoption::mark(&site.session, &site.system, network).await;
+    marked.expect("a mark");
+    assert_eq!(uses(), 0);
+    let living = json!({ "metadata": { "deletionTimestamp": null } });
+    bench.server.lock().edit(&key(), &living);
+    bench.know();
+    assert_eq!(uses(), 1);
+}
+
+#[tokio::test]
+async fn a_paused_pool_keeps_what_it_gave_also_while_it_is_malformed() {
+    let bench = Bench::new(&json!({})).await;
+    bench.fulfil("vip-cp-c", "10.0.0.15");
+    let claims = &bench.vips.claims;
+    let name = Key::new("ns", "vip-cp-c");
+    let claim = claims.context.objects.get(&name).expect("a claim");
+    for (annotations, expected) in [
+        (json!({}), None),
+        (json!({ PAUSED: "" }), Some("PoolPaused")),
+    ] {
+        bench.spoil_pool(&annotations);
+        let kept = paused::keeps(claims, &name, &claim)
+            .await
+            .expect("no failure");
+        assert_eq!(kept.map(|why| why.reason), expected, "{annotations}");
+    }
+}
+
+/// As `clusterctl move` makes them: the Cluster first, which is paused.
+#[tokio::test]
+async fn what_a_paused_cluster_shows_is_kept_for_it_until_its_claim_comes() {
+    let bench = Bench::new(&json!({
+        "spec": { "paused": true, "controlPlaneEndpoint": { "host": "10.0.0.9", "port": 6443 } },
+    }))
+    .await;
+    let site = &bench.vips.context.site;
+    testing::map_to(&site.session, &site.system, NetworkId::DEFAULT);
+    let pool = PoolSpec::own("net", vec!["10.0.0.0/24".parse().expect("addresses")]);
+    let made = site.ipam.submit(create_pool(pool)).await;
+    made.expect("a pool");
+    bench.work().await.expect("no failure");
+    let place = LeaseKey {
+        network: NetworkId::DEFAULT,
+        address: [10, 0, 0, 9].into(),
+    };
+    let owner = || {
+        let owner = |ledger: &Ledger| ledger.lease_around(place)?.owner().cloned();
+        let owner = bench.vips.context.read(owner).expect("somebody has it");
+        owner.identity.kind.to_string()
+    };
+    assert_eq!(owner(), "Cluster");
+    bench.work().await.expect("no failure");
+    bench.fulfil("vip-cp-c", "10.0.0.9");
+    let pool = bench
+        .vips
+        .context
+        .read(|ledger| ledger.pool_in_range(place).cloned());
+    let pool = pool.expect("a pool");
+    let (claims, name) = (&bench.vips.claims, Key::new("ns", "vip-cp-c"));
+    let of_cluster = |ledger: &Ledger| {
+        kept_by_cluster(ledger, &claims.context.site, &name, (&pool, place.address))
+    };
+    let kept = claims.context.read(of_cluster).expect("the Cluster's");
+    assert_eq!(kept.from.identity.kind, "Cluster".into());
 }

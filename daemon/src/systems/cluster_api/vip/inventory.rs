@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use fipd_core::{LeaseKey, LeasePrefix};
+use fipd_core::{LeaseKey, LeasePrefix, Ledger};
 use fipd_crds::cluster_api::Cluster;
 use kube::{Resource as _, api::ListParams};
 
@@ -55,25 +55,24 @@ impl VipController {
     }
 
     /// What the Cluster shows in the pools that are known, but for what its claims have.
-    fn uses(&self, key: &Key, cluster: &CapiClusterView, pools: &[VipPool]) -> Vec<LeasePrefix> {
-        // Of one that is being deleted the claims may be gone before this look at it is over.
-        let living = cluster.class_name();
-        let Some(class) = living.filter(|_| !cluster.meta.is_terminating()) else {
+    pub(super) fn uses(
+        &self,
+        key: &Key,
+        cluster: &CapiClusterView,
+        pools: &[VipPool],
+    ) -> Vec<LeasePrefix> {
+        let Some(class) = cluster.class_name() else {
             return Vec::new();
         };
-        let second = |text: &Option<String>| text.as_ref()?.parse::<IpAddr>().ok();
-        let shown = [
-            (VipSlot::ENDPOINT, cluster.host()),
-            (VipSlot::INGRESS, cluster.ingress_host()),
-            (
-                VipSlot::SECOND_ENDPOINT,
-                second(&cluster.second.control_plane),
-            ),
-            (VipSlot::SECOND_INGRESS, second(&cluster.second.ingress)),
-        ];
+        let site = &self.context.site;
+        // Of one that is being deleted the claims may be gone before this look at it is over. A first look takes in what it shows.
+        let is_over = |network| {
+            let adopted = |ledger: &Ledger| ledger.truly_adopted(network, &site.id, &site.system);
+            cluster.meta.is_terminating() && self.context.read(adopted)
+        };
         let namespace = &*key.namespace;
-        let own = shown.into_iter().filter_map(|(slot, address)| {
-            let address = address.filter(|address| self.claimed(key, slot) != Some(*address))?;
+        let own = cluster.shown().filter_map(|(slot, address)| {
+            let address = Some(address).filter(|one| self.claimed(key, slot) != Some(*one))?;
             let wish = VipWish {
                 slot,
                 class,
@@ -81,6 +80,7 @@ impl VipController {
                 family: None,
             };
             let network = self.network_of(address, namespace, &wish.candidates(pools))?;
+            (!is_over(network)).then_some(())?;
             Some(LeasePrefix::from(LeaseKey { network, address }))
         });
         own.collect()

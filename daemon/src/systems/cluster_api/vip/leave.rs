@@ -3,7 +3,6 @@
 
 use fipd_core::Holder;
 
-use super::observe::CapiClusterView;
 use crate::{
     controller::{Reconciled, store::Key},
     systems::cluster_api::{
@@ -39,24 +38,19 @@ pub async fn release_or_pass(
         return Ok(());
     };
     let _writing = claims.user.writing.lock(&cluster).await;
-    pass(claims, (key, claim), &cluster).await?;
+    let own = claims.context.holder(key, &claim.meta.uid);
+    pass(claims, own, &cluster).await?;
     let holder = claims.context.holder(key, &claim.meta.uid);
     claims.give_back(holder, "deleted").await
 }
 
-async fn pass(
-    claims: &IpClaimController,
-    (key, claim): (&Key, &IpClaimView),
-    cluster: &Key,
-) -> Reconciled<()> {
+/// Whoever owns the claim: of a Cluster that was restored, the owner is an object that is gone.
+async fn pass(claims: &IpClaimController, own: Holder, cluster: &Key) -> Reconciled<()> {
     // The watch may lag behind the garbage collector, which deletes the claims of a Cluster that is gone.
-    let found = read_cluster(claims, cluster).await?;
-    let owner = |one: &CapiClusterView| claim.is_owned_by(&one.meta.uid);
-    let Some(found) = found.filter(owner) else {
+    let Some(found) = read_cluster(claims, cluster).await? else {
         return Ok(());
     };
     let site = &claims.context.site;
-    let own = claims.context.holder(key, &claim.meta.uid);
     let to = Holder {
         identity: cluster.identity(site.system.clone(), &site.id, CLUSTER.kind),
         instance: found.meta.uid.clone(),

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use fipd_crds::cluster_api::{Cluster, ClusterClass, Endpoint};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
-use super::families::ClusterFamilies;
+use super::{choose::VipSlot, families::ClusterFamilies};
 use crate::{
     controller::meta::{Meta, View},
     systems::cluster_api::names::{
@@ -121,15 +121,24 @@ impl CapiClusterView {
         class.or(self.named_class.as_deref())
     }
 
+    /// The addresses that it shows, whoever chose them.
+    pub fn shown(&self) -> impl Iterator<Item = (VipSlot, IpAddr)> {
+        let second = |text: &Option<String>| text.as_ref()?.parse().ok();
+        let shown = [
+            (VipSlot::ENDPOINT, self.host()),
+            (VipSlot::INGRESS, self.ingress_host()),
+            (VipSlot::SECOND_ENDPOINT, second(&self.second.control_plane)),
+            (VipSlot::SECOND_INGRESS, second(&self.second.ingress)),
+        ];
+        let shown = shown.into_iter();
+        shown.filter_map(|(slot, address): (_, Option<IpAddr>)| {
+            Some((slot, address?.to_canonical()))
+        })
+    }
+
     /// Whether it shows the address, as whatever.
     pub fn shows(&self, address: IpAddr) -> bool {
-        let annotated = [
-            &self.ingress.address,
-            &self.second.control_plane,
-            &self.second.ingress,
-        ];
-        let mut annotated = annotated.into_iter().flatten();
-        self.host() == Some(address) || annotated.any(|text| text.parse() == Ok(address))
+        self.shown().any(|(_, shown)| shown == address)
     }
 
     /// The address of its ingress.

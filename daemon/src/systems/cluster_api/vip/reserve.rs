@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use fipd_core::{LeaseKey, NetworkId, PoolId, ReleaseScope};
+use fipd_core::{LeaseKey, Ledger, NetworkId, PoolId, ReleaseScope};
 
 use super::{
     VipController,
@@ -13,11 +13,10 @@ use super::{
 use crate::{
     controller::{
         Reconciled,
-        address_user::settle::AddressAsker,
         store::Key,
         unserved::{Unserved, contended},
     },
-    systems::cluster_api::settings::ClusterApiSettings,
+    systems::cluster_api::{pool::growth::of_cluster, settings::ClusterApiSettings},
 };
 
 impl VipController {
@@ -29,27 +28,48 @@ impl VipController {
         address: IpAddr,
         fits: &[&VipPool],
     ) -> Reconciled<()> {
-        let holder = self.context.holder(key, &cluster.meta.uid);
         let Some(network) = self.network_of(address, &key.namespace, fits) else {
+            self.unplaced.lock().insert(key.clone());
             return Ok(());
         };
-        let place = LeaseKey { network, address };
-        let known = self.context.read(|ledger| {
-            ledger.lease_around(place).is_some_and(|lease| {
-                lease.held_by(&holder.identity) || lease.contender(&holder.identity).is_some()
-            })
-        });
-        if known {
-            return Ok(());
+        let (site, place) = (&self.context.site, LeaseKey { network, address });
+        let request = |ledger: &Ledger| of_cluster(ledger, site, (key, cluster), place);
+        match self.context.read(request) {
+            Some(request) => self.context.take_in(request).await,
+            None => Ok(()),
         }
-        let asker = AddressAsker {
-            holder,
-            created: cluster.meta.created,
-            actor: self.context.actor(),
+    }
+
+    /// The same of all that a Cluster shows for which nothing else is done, where nobody has it: one that is being moved here has its
+    /// addresses where it comes from, and its claims are yet to come.
+    pub(super) async fn reserve_shown(
+        &self,
+        key: &Key,
+        cluster: &CapiClusterView,
+    ) -> Reconciled<()> {
+        let Some(class) = cluster.class_name() else {
+            return Ok(());
         };
-        let tenant = self.context.site.tenant_of(&key.namespace);
-        let request = asker.adopt(place.into(), Some(tenant));
-        self.context.take_in(request).await
+        let pools = self.pools();
+        for (slot, address) in cluster.shown() {
+            let wish = VipWish {
+                slot,
+                class,
+                namespace: &key.namespace,
+                family: None,
+            };
+            let fits = wish.candidates(&pools);
+            let network = self.network_of(address, &key.namespace, &fits);
+            let is_free = |network| {
+                let place = LeaseKey { network, address };
+                let owner = |ledger: &Ledger| ledger.lease_around(place)?.owner().cloned();
+                self.context.read(owner).is_none()
+            };
+            if network.is_none_or(is_free) {
+                self.reserve(key, cluster, address, &fits).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Gives back what the Cluster itself holds and shows nowhere: of an earlier Cluster of its name, and what its endpoint was before
