@@ -3,6 +3,7 @@
 pub mod bench_peers;
 pub mod demo;
 mod deny;
+mod processors;
 mod steps;
 mod suites;
 pub mod torture;

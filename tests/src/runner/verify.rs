@@ -1,14 +1,15 @@
 //! `cargo verify`: all suites, those that mostly wait beside each other, a time table, and one plain line at the end.
 
-use std::cell::Cell;
-use std::future::ready;
+use std::ops::RangeInclusive;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use futures::stream::{self, StreamExt as _};
+use futures::stream::{FuturesUnordered, StreamExt as _};
 use nix::sys::statvfs::statvfs;
+use tokio::time;
 
+use super::processors::ProcessorTimes;
 use super::steps::Tally;
 use super::suites::Suite;
 use super::target_directory;
@@ -26,6 +27,12 @@ pub struct Arguments {
 
 /// How many suites run beside each other: they wait for API servers more than two cores are busy.
 const AT_ONCE: usize = 6;
+/// The most, where processors have nothing to do all the same.
+const AT_MOST: usize = 9;
+/// Between two looks at the processors: a suite that began is busy by the next one.
+const LOOK: Duration = Duration::from_secs(10);
+/// One more suite begins where more is idle, in percent.
+const IDLE: u64 = 30;
 
 const GB: u64 = 1_000_000_000;
 /// What a run with nothing in the caches takes of the disk, in GB, with room for what the tests write.
@@ -53,9 +60,9 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode> {
     let start = Instant::now();
     let (beside, alone): (Vec<_>, Vec<_>) = suites.into_iter().partition(Suite::runs_beside);
     let mut rows = Vec::new();
-    run_all(&alone, 1, &mut rows).await;
+    run_all(&alone, 1..=1, &mut rows).await;
     if !rows.iter().any(Row::is_interrupted) {
-        run_all(&beside, AT_ONCE, &mut rows).await;
+        run_all(&beside, AT_ONCE..=AT_MOST, &mut rows).await;
     }
     report(&rows, start.elapsed());
     Ok(if rows.iter().all(Row::is_good) {
@@ -78,14 +85,32 @@ fn tell_of_space() {
     }
 }
 
-/// Runs them, some at a time, and begins no more of them once one is interrupted.
-async fn run_all(suites: &[Suite], at_once: usize, rows: &mut Vec<Row>) {
-    let interrupted = Cell::new(false);
-    let suites = stream::iter(suites).take_while(|_| ready(!interrupted.get()));
-    let mut running = suites.map(run_one).buffer_unordered(at_once);
-    while let Some(row) = running.next().await {
-        interrupted.set(interrupted.get() || row.is_interrupted());
-        rows.push(row);
+/// Runs them, so many at a time, and begins no more of them once one is interrupted.
+async fn run_all(suites: &[Suite], at_once: RangeInclusive<usize>, rows: &mut Vec<Row>) {
+    let mut waiting = suites.iter();
+    let mut running = FuturesUnordered::new();
+    let mut times = ProcessorTimes::read();
+    let mut look = time::interval_at(time::Instant::now() + LOOK, LOOK);
+    loop {
+        let free = at_once.start().saturating_sub(running.len());
+        running.extend(waiting.by_ref().take(free).map(run_one));
+        tokio::select! {
+            done = running.next() => match done {
+                Some(row) => {
+                    if row.is_interrupted() {
+                        waiting = [].iter();
+                    }
+                    rows.push(row);
+                }
+                None => return,
+            },
+            _ = look.tick() => {
+                let before = std::mem::replace(&mut times, ProcessorTimes::read());
+                if running.len() < *at_once.end() && times.idle_since(before) > IDLE {
+                    running.extend(waiting.next().map(run_one));
+                }
+            }
+        }
     }
 }
 
