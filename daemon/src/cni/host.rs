@@ -38,11 +38,18 @@ pub struct HostState {
     boot: String,
     /// Tags of routes: that of new ones first, then those of earlier settings.
     protocols: Vec<u8>,
+    is_new_epoch: bool,
     board: CniBoard,
 }
 
 impl HostState {
-    pub fn open(path: &Path, protocol: u8, board: CniBoard) -> Result<Self, HostError> {
+    /// `epoch`: number of the address book's epoch, where it has one.
+    pub fn open(
+        path: &Path,
+        protocol: u8,
+        epoch: Option<u64>,
+        board: CniBoard,
+    ) -> Result<Self, HostError> {
         let boot = fs::read_to_string(BOOT_ID).map_err(HostError::Boot)?;
         let boot = boot.trim().to_owned();
         let mut journal = CniJournal::open(path)?;
@@ -51,11 +58,13 @@ impl HostState {
             counts.add(&record.uses);
         }
         let protocols = protocols(&mut journal, protocol, &boot)?;
+        let is_new_epoch = is_new_epoch(&mut journal, epoch, &boot)?;
         let host = Self {
             journal,
             counts,
             boot,
             protocols,
+            is_new_epoch,
             board,
         };
         host.show();
@@ -65,6 +74,12 @@ impl HostState {
     /// Which boot of the host it is.
     pub fn boot(&self) -> &str {
         &self.boot
+    }
+
+    /// Whether the address book was restored, or taken over, since the boot before this one: it may not know which of its
+    /// containers run.
+    pub fn is_new_epoch(&self) -> bool {
+        self.is_new_epoch
     }
 
     /// The last entry of the spool that was done.
@@ -396,6 +411,29 @@ fn protocols(journal: &mut CniJournal, own: u8, boot: &str) -> Result<Vec<u8>, C
     Ok(protocols)
 }
 
+/// Whether this boot is the first in which the address book has this epoch. The journal notes the boot: when an epoch began is a
+/// time of the restored file, which may be long before.
+fn is_new_epoch(
+    journal: &mut CniJournal,
+    epoch: Option<u64>,
+    boot: &str,
+) -> Result<bool, CniJournalError> {
+    const NOTE: &str = "epoch/";
+    let Some(epoch) = epoch else {
+        return Ok(false);
+    };
+    let own = format!("{NOTE}{epoch}");
+    if !journal.made().contains_key(&own) {
+        journal.note_made(&own, Some(boot))?;
+    }
+    let noted = journal.made().keys();
+    let earlier = noted.filter(|thing| thing.starts_with(NOTE) && **thing != own);
+    for thing in earlier.cloned().collect::<Vec<_>>() {
+        journal.note_made(&thing, None)?;
+    }
+    Ok(journal.made().get(&own).map(String::as_str) == Some(boot))
+}
+
 /// What the journal calls them.
 fn promiscuity(master: &str) -> String {
     format!("promiscuity/{master}")
@@ -465,31 +503,4 @@ fn journal(error: CniJournalError) -> CallRefusal {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::cni::testing::key;
-
-    #[test]
-    fn what_is_of_another_boot_or_of_a_namespace_that_is_gone_is_swept() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("cni.redb");
-        let boot = fs::read_to_string(BOOT_ID).unwrap().trim().to_owned();
-        let mut journal = CniJournal::open(&path).unwrap();
-        let mut put = |container: &str, boot: &str, netns: &str| {
-            let record = AttachmentRecord {
-                boot: boot.to_owned(),
-                netns: netns.to_owned(),
-                master: "eth0".into(),
-                uses: Vec::new(),
-                pod: None,
-            };
-            journal.put(key(container), record).unwrap();
-        };
-        put("earlier", "another", "/proc/7/ns/net");
-        put("hidden", &boot, "/proc/0/ns/net");
-        drop(journal);
-        let mut host = HostState::open(&path, 200, CniBoard::default()).unwrap();
-        assert_eq!(host.sweep(), []);
-        assert_eq!(host.attachments("lan"), [key("hidden")].into());
-    }
-}
+mod tests;

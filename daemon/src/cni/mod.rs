@@ -128,7 +128,9 @@ async fn forget_earlier_boots(service: &CniService) {
 async fn start(options: &CniOptions) -> Served {
     let (path, board) = (options.data_dir.join(JOURNAL), options.board.clone());
     let protocol = options.protocol;
-    let opened = tokio::task::spawn_blocking(move || HostState::open(&path, protocol, board));
+    let epoch = options.ipam.as_ref().and_then(epoch);
+    let opened =
+        tokio::task::spawn_blocking(move || HostState::open(&path, protocol, epoch, board));
     let opened = opened.await.unwrap_or(Err(HostError::Ended));
     let host = opened.map_err(|error| error.to_string())?;
     let boot = host.boot().into();
@@ -137,4 +139,9 @@ async fn start(options: &CniOptions) -> Served {
     let (sites, spool) = (options.sites.clone(), options.spool.clone());
     let service = CniService::new(leases, sites, host, spool, options.board.clone());
     Ok(Arc::new(service))
+}
+
+/// Number of the address book's epoch; `None`: it was never restored.
+fn epoch(ipam: &Ipam) -> Option<u64> {
+    ipam.read(|ledger| ledger.epoch().map(|epoch| epoch.number))
 }

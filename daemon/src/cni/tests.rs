@@ -14,7 +14,11 @@ use tokio::{
 };
 
 use super::*;
-use crate::{clock, ipam::Writer};
+use crate::{
+    clock,
+    ipam::{DATABASE, Writer},
+    store::Create,
+};
 
 /// Two pools: `lan` with two addresses, `lan6` with many.
 struct Site {
@@ -37,7 +41,31 @@ fn options(ipam: Option<Ipam>, dir: &Path) -> CniOptions {
 
 impl Site {
     async fn new() -> Self {
+        Self::on(tempfile::tempdir().unwrap()).await
+    }
+
+    /// With an address book that has an epoch, as after a restore; free addresses are given.
+    async fn restored() -> Self {
         let dir = tempfile::tempdir().unwrap();
+        let store = dir.path().join(DATABASE);
+        let create = Create {
+            store: &store,
+            reason: "of the test".into(),
+            actor: "test".into(),
+            now: clock::now(),
+            host: None,
+        };
+        create.run().unwrap();
+        let site = Self::on(dir).await;
+        let lift = Request::LiftHold {
+            reason: "of the test".into(),
+            actor: "test".into(),
+        };
+        site.ipam.submit(lift).await.unwrap();
+        site
+    }
+
+    async fn on(dir: tempfile::TempDir) -> Self {
         let (ipam, writer) = Ipam::start(dir.path(), Arc::new(clock::now)).unwrap();
         for (name, addresses, gateway) in [
             ("lan", "10.0.0.0/24", Some("10.0.0.254")),
@@ -84,6 +112,23 @@ impl Site {
             Reply::Output(_) => Ok(()),
             Reply::Error(error) => Err((error.code, error.details)),
             Reply::Attachment(_) => panic!("an attachment"),
+        }
+    }
+
+    /// Gives containers addresses in an earlier boot of the host.
+    async fn add_earlier(&self, containers: &[&str]) {
+        let earlier = ContainerLeases {
+            ipam: self.ipam.clone(),
+            boot: "earlier".into(),
+        };
+        let conf = fipd_cni::NetConf::parse(
+            r#"{"cniVersion":"1.1.0","name":"lan","master":"eth0","ipam":{"pools":["lan"]}}"#,
+            fipd_cni::Verb::Add,
+        );
+        let conf = conf.unwrap();
+        for container in containers {
+            let key = testing::key(container);
+            earlier.allocate(&key, &conf, &[]).await.unwrap();
         }
     }
 
@@ -276,24 +321,22 @@ async fn an_address_that_somebody_else_uses_is_quarantined_and_another_given() {
 #[tokio::test]
 async fn what_an_earlier_boot_left_is_freed_and_what_was_started_again_is_not() {
     let site = Site::new().await;
-    let boot = |boot: &str| ContainerLeases {
-        ipam: site.ipam.clone(),
-        boot: boot.into(),
-    };
-    let conf = fipd_cni::NetConf::parse(
-        r#"{"cniVersion":"1.1.0","name":"lan","master":"eth0","ipam":{"pools":["lan"]}}"#,
-        fipd_cni::Verb::Add,
-    );
-    let conf = conf.unwrap();
-    for container in ["a", "b"] {
-        boot("earlier")
-            .allocate(&testing::key(container), &conf, &[])
-            .await
-            .unwrap();
-    }
+    site.add_earlier(&["a", "b"]).await;
     site.add("b", &["lan"]).await.unwrap();
-    site.service.forget_earlier_boots().await;
+    assert!(site.service.forget_earlier_boots().await);
     assert_eq!(site.leases(), ["10.0.0.2"]);
+}
+
+/// The file may know another boot although the container runs.
+#[tokio::test]
+async fn what_an_earlier_boot_left_stays_in_the_boot_in_which_the_address_book_was_restored() {
+    let site = Site::restored().await;
+    site.add_earlier(&["a"]).await;
+    assert!(site.service.forget_earlier_boots().await);
+    assert_eq!(site.leases(), ["10.0.0.1"]);
+    let more = json!({ "ipam": { "pools": ["lan"] } });
+    assert_eq!(site.done("DEL", "a", more).await, Ok(()));
+    assert_eq!(site.leases(), [""; 0]);
 }
 
 #[tokio::test]

@@ -1,0 +1,48 @@
+use super::*;
+use crate::cni::testing::key;
+
+#[test]
+fn what_is_of_another_boot_or_of_a_namespace_that_is_gone_is_swept() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cni.redb");
+    let boot = fs::read_to_string(BOOT_ID).unwrap().trim().to_owned();
+    let mut journal = CniJournal::open(&path).unwrap();
+    let mut put = |container: &str, boot: &str, netns: &str| {
+        let record = AttachmentRecord {
+            boot: boot.to_owned(),
+            netns: netns.to_owned(),
+            master: "eth0".into(),
+            uses: Vec::new(),
+            pod: None,
+        };
+        journal.put(key(container), record).unwrap();
+    };
+    put("earlier", "another", "/proc/7/ns/net");
+    put("hidden", &boot, "/proc/0/ns/net");
+    drop(journal);
+    let mut host = HostState::open(&path, 200, None, CniBoard::default()).unwrap();
+    assert_eq!(host.sweep(), []);
+    assert_eq!(host.attachments("lan"), [key("hidden")].into());
+}
+
+/// Which boot a row of the address book is of says nothing where the row is older than the boot that it would be of now.
+#[test]
+fn an_epoch_is_new_in_the_boot_in_which_it_is_first_seen() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cni.redb");
+    let is_new = |epoch| {
+        let host = HostState::open(&path, 200, epoch, CniBoard::default());
+        host.unwrap().is_new_epoch()
+    };
+    assert!(!is_new(None), "the address book was never restored");
+    assert!(is_new(Some(1)));
+    assert!(is_new(Some(1)), "fipd was started again, not the host");
+    let mut journal = CniJournal::open(&path).unwrap();
+    journal.note_made("epoch/1", Some("another")).unwrap();
+    drop(journal);
+    assert!(!is_new(Some(1)));
+    assert!(is_new(Some(2)));
+    let journal = CniJournal::open(&path).unwrap();
+    let noted = journal.made().keys().filter(|one| one.starts_with("epoch"));
+    assert_eq!(noted.collect::<Vec<_>>(), ["epoch/2"]);
+}
