@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fipd_cni::{MOST_ADDRESSES, NetConf, spool};
+use fipd_cni::{Ask, MOST_ADDRESSES, NetConf, spool};
 
 use super::{
     question::PluginQuestion, record::AttachmentKey, refusal::CallRefusal, service::CniService,
@@ -14,16 +14,14 @@ use super::{
 /// How long a deletion of the spool is tried before other calls go on without it.
 const TRIED_FOR: Duration = Duration::from_secs(60);
 
-/// Deletions of the spool that could not be done. They are in memory alone: after a restart of fipd the runtime's GC, or the
-/// sweep of attachments whose namespace is gone, takes away what is left.
+/// How long an entry of the spool has been tried.
 #[derive(Default)]
-pub(super) struct DeferredDeletions {
+pub(super) struct ReplayTries {
     /// The one that failed last, and since when it fails.
     failing: Option<(u64, Instant)>,
-    keys: BTreeSet<AttachmentKey>,
 }
 
-impl DeferredDeletions {
+impl ReplayTries {
     /// Whether the entry of this number has failed for long enough by now.
     fn has_failed_long(&mut self, number: u64, now: Instant) -> bool {
         let since = match self.failing {
@@ -32,14 +30,6 @@ impl DeferredDeletions {
         };
         self.failing = Some((number, since));
         now.saturating_duration_since(since) >= TRIED_FOR
-    }
-
-    pub(super) fn insert(&mut self, key: AttachmentKey) {
-        self.keys.insert(key);
-    }
-
-    pub(super) fn forget(&mut self, key: &AttachmentKey) {
-        self.keys.remove(key);
     }
 }
 
@@ -52,7 +42,14 @@ impl CniService {
         if !question.conf.is_standalone() {
             self.unroute_unknown(question).await?;
         }
-        self.delete(&question.key).await
+        self.delete(&question.key).await?;
+        self.forget_deferred(&question.key).await
+    }
+
+    /// The container is added again, or its deletion is done.
+    pub(super) async fn forget_deferred(&self, key: &AttachmentKey) -> Result<(), CallRefusal> {
+        let key = key.clone();
+        self.on_host(move |host| host.forget_deferred(&key)).await
     }
 
     /// The original's plugin routes to its pods without a record of it, and takes the routes away at `DEL`; of fipd's own a lost
@@ -108,18 +105,17 @@ impl CniService {
         }
     }
 
-    /// What fails for so long would keep every call waiting: it goes to the sweeps, which try it again.
+    /// What fails for so long would keep every call waiting: it goes to the journal and the sweeps, which try it again.
     ///
     /// # Errors
     /// The refusal, while the deletion is yet to be tried again first.
-    fn defer(
+    fn may_defer(
         &self,
         number: u64,
         key: &AttachmentKey,
         refusal: CallRefusal,
     ) -> Result<(), CallRefusal> {
-        let mut deferred = self.deferred.lock();
-        if !deferred.has_failed_long(number, Instant::now()) {
+        if !self.tries.lock().has_failed_long(number, Instant::now()) {
             return Err(refusal);
         }
         let (network, container, error) = (&key.network, &key.container_id, refusal.why);
@@ -130,43 +126,39 @@ impl CniService {
             error,
             "a CNI deletion of the spool cannot be done; it is tried again every minute, and other calls go on"
         );
-        deferred.insert(key.clone());
         Ok(())
     }
 
     /// Tries again what the spool could not have done.
     pub(super) async fn delete_deferred(&self) {
-        let keys = self.deferred.lock().keys.clone();
+        let keys: Vec<_> = self.host.lock().await.deferred().keys().cloned().collect();
         for key in keys {
             let _turn = self.turns.wait(&key).await;
+            let ask = self.host.lock().await.deferred().get(&key).cloned();
             // Its container may have been added again.
-            if !self.deferred.lock().keys.contains(&key) {
-                continue;
-            }
-            let deleted = self.delete(&key).await;
+            let Some(ask) = ask else { continue };
+            let deleted = self.delete_again(&key, &ask).await;
             if deleted.is_ok() {
-                self.deferred.lock().forget(&key);
                 self.board.replayed();
             }
             self.warn_about("a deletion of the spool", &key, deleted);
         }
     }
 
+    async fn delete_again(&self, key: &AttachmentKey, ask: &Ask) -> Result<(), CallRefusal> {
+        let Ok(conf) = NetConf::parse(ask.config.get(), ask.command) else {
+            // Another version of fipd took the configuration.
+            self.delete(key).await?;
+            return self.forget_deferred(key).await;
+        };
+        let key = key.clone();
+        self.delete_asked(&PluginQuestion { key, conf, ask }).await
+    }
+
     async fn replay_one(&self, number: u64, entry: spool::Entry) -> Result<(), CallRefusal> {
         match entry {
             spool::Entry::Ask(ask) => match NetConf::parse(ask.config.get(), ask.command) {
-                Ok(conf) => {
-                    let question = PluginQuestion {
-                        key: AttachmentKey::of(&conf, &ask),
-                        conf,
-                        ask: &ask,
-                    };
-                    let _turn = self.turns.wait(&question.key).await;
-                    match self.delete_asked(&question).await {
-                        Ok(()) => self.board.replayed(),
-                        Err(refusal) => self.defer(number, &question.key, refusal)?,
-                    }
-                }
+                Ok(conf) => return self.replay_ask(number, conf, &ask).await,
                 Err(error) => {
                     tracing::warn!(number, %error, "a CNI deletion of the spool makes no sense and is left out")
                 }
@@ -179,7 +171,37 @@ impl CniService {
                 );
             }
         }
-        self.on_host(move |host| host.note_replayed(number)).await
+        self.note_replayed(number, None).await
+    }
+
+    async fn replay_ask(&self, number: u64, conf: NetConf, ask: &Ask) -> Result<(), CallRefusal> {
+        let question = PluginQuestion {
+            key: AttachmentKey::of(&conf, ask),
+            conf,
+            ask,
+        };
+        // Until it is noted: deferred after its container was added again, it would delete that.
+        let _turn = self.turns.wait(&question.key).await;
+        let deferred = match self.delete_asked(&question).await {
+            Ok(()) => {
+                self.board.replayed();
+                None
+            }
+            Err(refusal) => {
+                self.may_defer(number, &question.key, refusal)?;
+                Some((question.key.clone(), ask.clone()))
+            }
+        };
+        self.note_replayed(number, deferred).await
+    }
+
+    async fn note_replayed(
+        &self,
+        number: u64,
+        deferred: Option<(AttachmentKey, Ask)>,
+    ) -> Result<(), CallRefusal> {
+        self.on_host(move |host| host.note_replayed(number, deferred))
+            .await
     }
 }
 
@@ -189,13 +211,13 @@ mod tests {
 
     #[test]
     fn an_entry_is_tried_for_a_minute() {
-        let mut deferred = DeferredDeletions::default();
+        let mut tries = ReplayTries::default();
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
-        assert!(!deferred.has_failed_long(7, at(0)));
-        assert!(!deferred.has_failed_long(7, at(59)));
-        assert!(!deferred.has_failed_long(8, at(70)), "it is another one");
-        assert!(!deferred.has_failed_long(8, at(129)));
-        assert!(deferred.has_failed_long(8, at(130)));
+        assert!(!tries.has_failed_long(7, at(0)));
+        assert!(!tries.has_failed_long(7, at(59)));
+        assert!(!tries.has_failed_long(8, at(70)), "it is another one");
+        assert!(!tries.has_failed_long(8, at(129)));
+        assert!(tries.has_failed_long(8, at(130)));
     }
 }

@@ -1,8 +1,16 @@
 //! What attachments share of the host: VLANs, promiscuous masters and routes. The last user takes each away.
 
-use std::{collections::BTreeSet, fs, io, net::IpAddr, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs, io,
+    net::IpAddr,
+    path::Path,
+};
 
-use fipd_cni::link::{KindOfLink, Link, Netlink};
+use fipd_cni::{
+    Ask,
+    link::{KindOfLink, Link, Netlink},
+};
 
 use super::{
     board::CniBoard,
@@ -97,8 +105,23 @@ impl HostState {
         all.filter(|key| key.network == network).cloned().collect()
     }
 
-    pub fn note_replayed(&mut self, number: u64) -> Result<(), CallRefusal> {
-        self.journal.note_replayed(number).map_err(journal)
+    /// Deletions of the spool that are yet to be done.
+    pub fn deferred(&self) -> &BTreeMap<AttachmentKey, Ask> {
+        self.journal.deferred()
+    }
+
+    /// That an entry of the spool is done, or its deletion is to be done later.
+    pub fn note_replayed(
+        &mut self,
+        number: u64,
+        deferred: Option<(AttachmentKey, Ask)>,
+    ) -> Result<(), CallRefusal> {
+        let noted = self.journal.note_replayed(number, deferred);
+        noted.map_err(journal)
+    }
+
+    pub fn forget_deferred(&mut self, key: &AttachmentKey) -> Result<(), CallRefusal> {
+        self.journal.forget_deferred(key).map_err(journal)
     }
 
     /// Writes an attachment down and has the host make what it uses, without what only its earlier record used. Answers the name

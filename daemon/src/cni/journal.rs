@@ -8,13 +8,18 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use redb::{Builder, Database, ReadableDatabase as _, ReadableTable as _, TableDefinition};
+use fipd_cni::Ask;
+use redb::{
+    Builder, Database, ReadTransaction, ReadableDatabase as _, ReadableTable as _, TableDefinition,
+};
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::record::{AttachmentKey, AttachmentRecord};
 
 /// Key and value: JSON of [`AttachmentKey`] and [`AttachmentRecord`].
 const ATTACHMENTS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("attachments-1");
+/// Key: as of [`ATTACHMENTS`]. Value: JSON of the [`Ask`] of a deletion that is yet to be done.
+const DEFERRED: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("deferred-1");
 /// Key: what fipd has made of the host. Value: the boot in which it has.
 const MADE: TableDefinition<'_, &str, &str> = TableDefinition::new("made-1");
 /// Key: [`REPLAYED`].
@@ -46,6 +51,7 @@ pub struct CniJournal {
     database: Option<Database>,
     attachments: BTreeMap<AttachmentKey, AttachmentRecord>,
     made: BTreeMap<String, String>,
+    deferred: BTreeMap<AttachmentKey, Ask>,
     replayed: u64,
 }
 
@@ -57,12 +63,14 @@ impl CniJournal {
         txn.open_table(ATTACHMENTS)?;
         txn.open_table(MADE)?;
         txn.open_table(META)?;
+        txn.open_table(DEFERRED)?;
         txn.commit()?;
         let mut journal = Self {
             path: path.to_owned(),
             database: None,
             attachments: BTreeMap::new(),
             made: BTreeMap::new(),
+            deferred: BTreeMap::new(),
             replayed: 0,
         };
         journal.read(&database)?;
@@ -70,23 +78,19 @@ impl CniJournal {
         Ok(journal)
     }
 
-    /// Has what the file has.
+    /// Has what the file has; what it had where that cannot be read.
     fn read(&mut self, database: &Database) -> Result<(), CniJournalError> {
         let txn = database.begin_read()?;
-        self.attachments.clear();
-        self.made.clear();
-        for row in txn.open_table(ATTACHMENTS)?.iter()? {
-            let (key, record) = row?;
-            self.attachments
-                .insert(decode(key.value())?, decode(record.value())?);
-        }
+        let attachments = rows(&txn, ATTACHMENTS)?;
+        let deferred = rows(&txn, DEFERRED)?;
+        let mut made = BTreeMap::new();
         for row in txn.open_table(MADE)?.iter()? {
             let (thing, boot) = row?;
-            let (thing, boot) = (thing.value().to_owned(), boot.value().to_owned());
-            self.made.insert(thing, boot);
+            made.insert(thing.value().to_owned(), boot.value().to_owned());
         }
         let replayed = txn.open_table(META)?.get(REPLAYED)?;
         self.replayed = replayed.map_or(0, |number| number.value());
+        (self.attachments, self.deferred, self.made) = (attachments, deferred, made);
         Ok(())
     }
 
@@ -99,7 +103,12 @@ impl CniJournal {
         &self.made
     }
 
-    /// The last entry of the spool that was done; 0: none.
+    /// Deletions that are yet to be done, as they were asked for.
+    pub fn deferred(&self) -> &BTreeMap<AttachmentKey, Ask> {
+        &self.deferred
+    }
+
+    /// The last entry of the spool that was done or deferred; 0: none.
     pub fn replayed(&self) -> u64 {
         self.replayed
     }
@@ -163,17 +172,63 @@ impl CniJournal {
         Ok(())
     }
 
-    /// Notes the last entry of the spool that was done.
-    pub fn note_replayed(&mut self, number: u64) -> Result<(), CniJournalError> {
+    /// Notes the last entry of the spool that was done, or else its deletion, which is yet to be done.
+    pub fn note_replayed(
+        &mut self,
+        number: u64,
+        deferred: Option<(AttachmentKey, Ask)>,
+    ) -> Result<(), CniJournalError> {
         if number <= self.replayed {
             return Ok(());
         }
+        let row = match &deferred {
+            Some((key, ask)) => Some((encode(key)?, encode(ask)?)),
+            None => None,
+        };
         self.commit(|txn| {
             txn.open_table(META)?.insert(REPLAYED, number)?;
+            if let Some((key, ask)) = &row {
+                let mut table = txn.open_table(DEFERRED)?;
+                table.insert(&**key, &**ask)?;
+            }
             Ok(())
         })?;
         self.replayed = number;
+        self.deferred.extend(deferred);
         Ok(())
+    }
+
+    /// Crosses a deletion out that was to be done later.
+    pub fn forget_deferred(&mut self, key: &AttachmentKey) -> Result<(), CniJournalError> {
+        // A write that failed may have put it there.
+        self.settle()?;
+        if !self.deferred.contains_key(key) {
+            return Ok(());
+        }
+        let row = encode(key)?;
+        self.commit(|txn| {
+            let mut table = txn.open_table(DEFERRED)?;
+            table.remove(&*row)?;
+            Ok(())
+        })?;
+        self.deferred.remove(key);
+        Ok(())
+    }
+
+    /// Opens the file again after a write that failed, and has what that has.
+    pub fn settle(&mut self) -> Result<(), CniJournalError> {
+        let database = self.opened()?;
+        self.database = Some(database);
+        Ok(())
+    }
+
+    fn opened(&mut self) -> Result<Database, CniJournalError> {
+        if let Some(database) = self.database.take() {
+            return Ok(database);
+        }
+        let database = Builder::new().set_cache_size(CACHE).open(&self.path)?;
+        self.read(&database)?;
+        Ok(database)
     }
 
     /// After a failure the next one opens the file again, and begins with what that has.
@@ -181,20 +236,26 @@ impl CniJournal {
         &mut self,
         write: impl FnOnce(&redb::WriteTransaction) -> Result<(), CniJournalError>,
     ) -> Result<(), CniJournalError> {
-        let database = match self.database.take() {
-            Some(database) => database,
-            None => {
-                let database = Builder::new().set_cache_size(CACHE).open(&self.path)?;
-                self.read(&database)?;
-                database
-            }
-        };
+        let database = self.opened()?;
         let txn = database.begin_write()?;
         write(&txn)?;
         txn.commit()?;
         self.database = Some(database);
         Ok(())
     }
+}
+
+/// A table whose keys and values are JSON.
+fn rows<K: DeserializeOwned + Ord, V: DeserializeOwned>(
+    txn: &ReadTransaction,
+    table: TableDefinition<'_, &[u8], &[u8]>,
+) -> Result<BTreeMap<K, V>, CniJournalError> {
+    let mut rows = BTreeMap::new();
+    for row in txn.open_table(table)?.iter()? {
+        let (key, value) = row?;
+        rows.insert(decode(key.value())?, decode(value.value())?);
+    }
+    Ok(rows)
 }
 
 fn encode<T: Serialize>(value: &T) -> Result<Vec<u8>, CniJournalError> {
@@ -210,7 +271,7 @@ mod tests {
     use super::*;
     use crate::cni::{
         record::{HostUse, PodOwner, VlanUse},
-        testing::key,
+        testing::{deletion, key},
     };
 
     fn record() -> AttachmentRecord {
@@ -267,7 +328,13 @@ mod tests {
         journal.note_made("eth0", Some("b")).unwrap();
         journal.note_made("eth1", Some("b")).unwrap();
         journal.note_made("eth1", None).unwrap();
-        journal.note_replayed(7).unwrap();
+        journal.note_replayed(5, None).unwrap();
+        for (number, container) in [(6, "d"), (7, "e")] {
+            let deferred = (key(container), deletion(container));
+            journal.note_replayed(number, Some(deferred)).unwrap();
+        }
+        journal.forget_deferred(&key("d")).unwrap();
+        journal.forget_deferred(&key("f")).unwrap();
         drop(journal);
         let journal = CniJournal::open(&path).unwrap();
         assert_eq!(journal.attachments(), &[(key("a"), record)].into());
@@ -276,5 +343,28 @@ mod tests {
             &[("eth0".to_owned(), "b".to_owned())].into()
         );
         assert_eq!(journal.replayed(), 7);
+        let deferred: Vec<_> = journal.deferred().iter().collect();
+        let [(of, asked)] = &deferred[..] else {
+            panic!("{deferred:?}")
+        };
+        assert_eq!((*of, &*asked.container_id), (&key("e"), "e"));
+    }
+
+    /// Otherwise it would be done after its container was added again.
+    #[test]
+    fn a_deletion_that_a_failed_write_left_in_the_file_is_crossed_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("cni.redb");
+        let mut journal = CniJournal::open(&path).unwrap();
+        journal.database = None;
+        let mut written = CniJournal::open(&path).unwrap();
+        let deferred = (key("a"), deletion("a"));
+        written.note_replayed(1, Some(deferred)).unwrap();
+        drop(written);
+        journal.forget_deferred(&key("a")).unwrap();
+        assert!(journal.deferred().is_empty());
+        drop(journal);
+        let journal = CniJournal::open(&path).unwrap();
+        assert_eq!((journal.deferred().len(), journal.replayed()), (0, 1));
     }
 }

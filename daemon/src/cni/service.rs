@@ -13,7 +13,7 @@ use tokio::sync::Mutex;
 use super::{
     attach,
     board::CniBoard,
-    deletion::DeferredDeletions,
+    deletion::ReplayTries,
     host::HostState,
     pod_name::PodName,
     pods::{self, PodSites},
@@ -42,8 +42,7 @@ pub struct CniService {
     pub(super) replaying: Mutex<()>,
     /// Attachments of pods that had no object at the last sweep, and whose namespaces cannot be seen.
     absent: Mutex<BTreeSet<AttachmentKey>>,
-    /// Deletions of the spool that could not be done in time.
-    pub(super) deferred: parking_lot::Mutex<DeferredDeletions>,
+    pub(super) tries: parking_lot::Mutex<ReplayTries>,
     pub(super) board: CniBoard,
 }
 
@@ -64,7 +63,7 @@ impl CniService {
             turns: Turns::default(),
             replaying: Mutex::default(),
             absent: Mutex::default(),
-            deferred: parking_lot::Mutex::default(),
+            tries: parking_lot::Mutex::default(),
             board,
         }
     }
@@ -170,7 +169,7 @@ impl CniService {
 
     /// Says what the plugin is to make, once the host has what that needs. A call that fails leaves nothing that was not there.
     async fn begin(&self, call: &PluginQuestion<'_>) -> Result<Reply, CallRefusal> {
-        self.deferred.lock().forget(&call.key);
+        self.forget_deferred(&call.key).await?;
         let known = self.host.lock().await.record(&call.key).is_some()
             || self
                 .leases

@@ -132,15 +132,24 @@ impl Site {
         }
     }
 
-    fn leases(&self) -> Vec<String> {
-        let page = self
-            .ipam
-            .read(|ledger| ledger.leases(&Default::default(), None, 100));
-        page.leases
-            .iter()
-            .map(|lease| lease.key.address.to_string())
-            .collect()
+    /// As after an entry of the spool that could not be done for long.
+    async fn defer(&self, number: u64, container: &str) {
+        let deferred = (testing::key(container), testing::deletion(container));
+        let mut host = self.service.host.lock().await;
+        host.note_replayed(number, Some(deferred)).unwrap();
     }
+
+    fn leases(&self) -> Vec<String> {
+        leased(&self.ipam)
+    }
+}
+
+fn leased(ipam: &Ipam) -> Vec<String> {
+    let page = ipam.read(|ledger| ledger.leases(&Default::default(), None, 100));
+    page.leases
+        .iter()
+        .map(|lease| lease.key.address.to_string())
+        .collect()
 }
 
 fn question(verb: &str, container: &str, step: AskStep, more: Value) -> Vec<u8> {
@@ -592,14 +601,33 @@ async fn a_journal_that_cannot_be_opened_is_tried_again() {
 async fn a_deletion_that_fails_for_long_is_left_to_the_sweeps() {
     let site = Site::new().await;
     site.add("a", &["lan"]).await.unwrap();
-    let key = testing::key("a");
-    site.service.deferred.lock().insert(key);
+    site.defer(1, "a").await;
     site.add("a", &["lan"]).await.unwrap();
     site.service.delete_deferred().await;
     assert_eq!(site.leases(), ["10.0.0.1"], "the container was added again");
-    let key = testing::key("a");
-    site.service.deferred.lock().insert(key);
+    site.defer(2, "a").await;
     site.service.delete_deferred().await;
     assert_eq!(site.leases(), [""; 0]);
     assert_eq!(site.service.board.health().replayed, 1);
+    site.service.delete_deferred().await;
+    assert_eq!(site.service.board.health().replayed, 1, "it is done once");
+}
+
+#[tokio::test]
+async fn a_deletion_that_is_left_to_the_sweeps_is_done_after_a_restart() {
+    let site = Site::new().await;
+    site.add("a", &["lan"]).await.unwrap();
+    site.defer(1, "a").await;
+    let Site {
+        service,
+        ipam,
+        dir,
+        _writer,
+    } = site;
+    drop(service);
+    let options = options(Some(ipam.clone()), dir.path());
+    let service = start(&options).await.unwrap();
+    service.sweep().await;
+    assert_eq!(leased(&ipam), [""; 0]);
+    assert_eq!(service.board.health().replayed, 1);
 }
