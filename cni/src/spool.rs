@@ -65,7 +65,9 @@ pub fn write(directory: &Path, ask: &Ask) -> Result<u64, SpoolError> {
         0 => before_first(),
         last => last,
     };
-    let number = last.saturating_add(1);
+    let number = last
+        .checked_add(1)
+        .ok_or_else(|| io::Error::other("its numbers are used up; move it away"))?;
     // First: a number that was given is never given again.
     put(directory, SEQUENCE, number.to_string().as_bytes(), group)?;
     let text = serde_json::to_vec(ask).map_err(io::Error::from)?;
@@ -89,11 +91,17 @@ pub fn entries_after(directory: &Path, number: u64) -> io::Result<Vec<(u64, Entr
 /// Deletes the entries up to a number.
 ///
 /// # Errors
-/// When the disk fails.
+/// When the disk fails, or the number was never given: whoever says so has not read this spool.
 pub fn discard(directory: &Path, up_to: u64) -> io::Result<()> {
-    let is_done = |number: &u64| *number <= up_to;
-    if up_to <= sequence(directory) && !numbers(directory)?.keys().any(is_done) {
+    let entries = numbers(directory)?;
+    let last = sequence(directory);
+    if up_to <= last && entries.range(..=up_to).next().is_none() {
         return Ok(());
+    }
+    let highest = entries.last_key_value().map_or(last, |(one, _)| *one);
+    if up_to > last.max(highest).max(most_before_loss()) {
+        let why = format!("fipd says that it has replayed {up_to}, a number that was never given");
+        return Err(io::Error::other(why));
     }
     create(directory, group(&groups()))?;
     let _lock = lock(directory)?;
@@ -165,6 +173,12 @@ fn before_first() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     let millis = since.map(|since| u64::try_from(since.as_millis()));
     millis.map_or(0, |millis| millis.unwrap_or(0))
+}
+
+/// More than a spool that was lost has given: it counted from an earlier time, and less than one a millisecond.
+fn most_before_loss() -> u64 {
+    let room = u64::try_from(MOST).unwrap_or(u64::MAX);
+    before_first().saturating_add(room)
 }
 
 /// 0 where it is missing or malformed.
@@ -313,6 +327,30 @@ mod tests {
         let spool = dir.path().join("spool");
         discard(&spool, 7).unwrap();
         assert_eq!(write(&spool, &ask("a")).unwrap(), 8);
+    }
+
+    #[test]
+    fn what_was_never_given_is_not_discarded() {
+        let dir = tempfile::tempdir().unwrap();
+        let spool = dir.path().join("spool");
+        assert!(discard(&spool, u64::MAX).is_err());
+        assert!(!spool.exists());
+        let number = write(&spool, &ask("a")).unwrap();
+        for up_to in [number + 100 * MOST as u64, u64::MAX] {
+            let error = discard(&spool, up_to).unwrap_err();
+            assert!(error.to_string().contains("never given"), "{error}");
+            assert_eq!(containers(&spool, 0), [(number, "a".into())]);
+        }
+        assert_eq!(write(&spool, &ask("b")).unwrap(), number + 1);
+    }
+
+    #[test]
+    fn a_number_is_not_given_twice_where_none_is_left() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join(SEQUENCE), u64::MAX.to_string()).unwrap();
+        let error = write(dir.path(), &ask("a")).unwrap_err();
+        assert!(error.to_string().contains("used up"), "{error}");
+        assert_eq!(containers(dir.path(), 0), []);
     }
 
     #[test]

@@ -34,6 +34,13 @@ use serde_json::{Value, json};
 const SOON: Duration = Duration::from_secs(20);
 const BOTH: &[&str] = &["lan4", "lan6"];
 const V4: &[&str] = &["lan4"];
+/// Where the plugin keeps deletions.
+const SPOOL: &str = "/var/lib/fipd-cni/spool";
+
+/// A call that may empty the spool: the runtime names it, since the daemon of a bed has a socket of its own.
+fn emptying(call: CniCall) -> CniCall {
+    call.with("FIPD_CNI_SPOOL", SPOOL)
+}
 
 /// Containers that are attached, with the addresses that each was given.
 type Live = BTreeMap<String, Vec<String>>;

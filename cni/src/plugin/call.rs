@@ -148,6 +148,7 @@ impl PluginCall {
         let AskOutcome { answer, repeated } = ask(self.socket(), question, patience);
         if let Ok(answer) = &answer
             && is_first
+            && self.may_discard()
             && let Err(error) = spool::discard(self.spool(), answer.replayed)
         {
             note(&format!("cannot empty {}: {error}", self.spool().display()));
@@ -275,6 +276,12 @@ impl PluginCall {
             .unwrap_or(Path::new(SPOOL))
     }
 
+    /// Whether the daemon that replays the spool answers. A tenant may name a socket of its own in a configuration; the variable is
+    /// the runtime's.
+    fn may_discard(&self) -> bool {
+        self.socket() == Path::new(SOCKET) || self.environment.spool.is_some()
+    }
+
     fn silent(&self, code: Code, error: &io::Error) -> CniError {
         let socket = self.socket().display();
         let details = format!("{socket}: {error}; is fipd running on this host?");
@@ -296,4 +303,29 @@ impl PluginCall {
 fn is_served(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionRefused, NotFound};
     !matches!(error.kind(), ConnectionRefused | NotFound)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_of_the_configuration_empties_no_spool_but_one_of_the_runtimes() {
+        let may_discard = |socket: Option<&str>, spool: Option<&str>| {
+            let environment = Environment {
+                spool: spool.map(Into::into),
+                ..Environment::default()
+            };
+            let conf = NetConf {
+                socket: socket.map(Into::into),
+                ..NetConf::default()
+            };
+            let call = PluginCall::new(Verb::Status, environment, conf, "{}".to_owned());
+            call.unwrap().may_discard()
+        };
+        assert!(may_discard(None, None));
+        assert!(may_discard(Some(SOCKET), None));
+        assert!(!may_discard(Some("/tmp/cni.sock"), None));
+        assert!(may_discard(Some("/tmp/cni.sock"), Some("/tmp/spool")));
+    }
 }

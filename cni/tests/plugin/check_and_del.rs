@@ -235,6 +235,27 @@ fn del_without_a_daemon_is_kept_until_the_daemon_has_replayed_it() {
     assert_eq!((left.len(), left[0].0), (1, *next));
 }
 
+/// Whoever may write a network configuration may name a socket of their own in it.
+#[test]
+fn a_daemon_that_has_replayed_what_was_never_kept_empties_no_spool() {
+    let site = Site::new();
+    let conf = site.conf("1.1.0", json!({}));
+    let kept = || {
+        let kept = spool::entries_after(&site.spool(), 0).unwrap().into_iter();
+        kept.map(|(number, _)| number).collect::<Vec<_>>()
+    };
+    site.run("DEL", &conf).result();
+    let first = kept();
+    let daemon = StandIn::new(&site.socket(), u64::MAX, |_| done());
+    let answer = site.run("STATUS", &conf);
+    assert!(answer.notes.contains("never given"), "{answer:?}");
+    answer.result();
+    assert_eq!(kept(), first);
+    drop(daemon);
+    site.run("DEL", &conf).result();
+    assert_eq!(kept(), [first[0], first[0] + 1]);
+}
+
 #[test]
 fn del_with_a_full_spool_asks_the_runtime_to_come_back() {
     let site = Site::new();

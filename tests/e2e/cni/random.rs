@@ -82,10 +82,11 @@ impl Random {
         name: &str,
         conf: &Value,
     ) -> Result<CniCall> {
-        match is_pod(name) {
-            true => self.pods.call_of(bed, verb, name, conf).await,
-            false => Ok(bed.call_of(verb, name, conf)),
-        }
+        let call = match is_pod(name) {
+            true => self.pods.call_of(bed, verb, name, conf).await?,
+            false => bed.call_of(verb, name, conf),
+        };
+        Ok(emptying(call))
     }
 
     async fn call(&mut self, bed: &CniBed, verb: &str, name: &str) -> Result<Called> {
