@@ -1,5 +1,7 @@
 //! What attachments share of the host: VLANs, promiscuous masters and routes. The last user takes each away.
 
+mod notes;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs, io,
@@ -19,7 +21,6 @@ use super::{
     netns::{is_gone, is_seen},
     record::{AttachmentKey, AttachmentRecord, HostUse, PodOwner, VlanUse},
     refusal::{CallRefusal, kernel},
-    uses::UseCounts,
 };
 
 /// The alias of VLANs that fipd makes, for people; the journal says which are.
@@ -42,7 +43,6 @@ pub enum HostError {
 /// The journal, and the interfaces and routes that it says are used. Its methods wait for disk and kernel.
 pub struct HostState {
     journal: CniJournal,
-    counts: UseCounts,
     boot: String,
     /// Tags of routes: that of new ones first, then those of earlier settings.
     protocols: Vec<u8>,
@@ -61,15 +61,10 @@ impl HostState {
         let boot = fs::read_to_string(BOOT_ID).map_err(HostError::Boot)?;
         let boot = boot.trim().to_owned();
         let mut journal = CniJournal::open(path)?;
-        let mut counts = UseCounts::default();
-        for record in journal.attachments().values() {
-            counts.add(&record.uses);
-        }
-        let protocols = protocols(&mut journal, protocol, &boot)?;
-        let is_new_epoch = is_new_epoch(&mut journal, epoch, &boot)?;
+        let protocols = notes::protocols(&mut journal, protocol, &boot)?;
+        let is_new_epoch = notes::is_new_epoch(&mut journal, epoch, &boot)?;
         let host = Self {
             journal,
-            counts,
             boot,
             protocols,
             is_new_epoch,
@@ -131,15 +126,14 @@ impl HostState {
         key: AttachmentKey,
         record: AttachmentRecord,
     ) -> Result<Option<String>, CallRefusal> {
+        self.settle()?;
         let uses = record.uses.clone();
         let before = self.record(&key).map(|before| before.uses);
         let before = before.unwrap_or_default();
-        let mut unused = self.counts.unused_without(&before);
+        let mut unused = self.journal.uses().unused_without(&before);
         unused.retain(|one| !uses.contains(one));
         self.take_away(&unused)?;
         self.journal.put(key, record).map_err(journal)?;
-        self.counts.remove(&before);
-        self.counts.add(&uses);
         self.show();
         let mut netlink = open()?;
         let mut parent = None;
@@ -180,23 +174,23 @@ impl HostState {
 
     /// Takes away what only these use, and crosses them out.
     pub fn release(&mut self, keys: &BTreeSet<AttachmentKey>) -> Result<(), CallRefusal> {
+        self.settle()?;
         let known = self.journal.attachments();
         let ending: Vec<HostUse> = keys
             .iter()
             .filter_map(|key| known.get(key))
             .flat_map(|record| record.uses.clone())
             .collect();
-        let unused = self.counts.unused_without(&ending);
+        let unused = self.journal.uses().unused_without(&ending);
         self.take_away(&unused)?;
         self.journal.remove(keys).map_err(journal)?;
-        self.counts.remove(&ending);
         self.show();
         Ok(())
     }
 
     /// Makes the masters promiscuous again that attachments need so: an admin may have switched that off.
     pub fn restore(&mut self) -> Result<(), CallRefusal> {
-        let masters: Vec<String> = self.counts.masters().map(str::to_owned).collect();
+        let masters: Vec<String> = self.journal.uses().masters().map(str::to_owned).collect();
         if masters.is_empty() {
             return Ok(());
         }
@@ -375,7 +369,8 @@ impl HostState {
     }
 
     /// Takes away routes to a pod that the journal does not have: the original's, and fipd's own where the journal was lost.
-    pub fn unroute_unknown(&self, addresses: &[IpAddr]) -> Result<(), CallRefusal> {
+    pub fn unroute_unknown(&mut self, addresses: &[IpAddr]) -> Result<(), CallRefusal> {
+        self.settle()?;
         let mut netlink = open()?;
         let protocols: Vec<u8> = [PROTOCOL_BOOT]
             .iter()
@@ -383,7 +378,7 @@ impl HostState {
             .copied()
             .collect();
         for address in addresses {
-            if !self.counts.has(&HostUse::Route(*address)) {
+            if !self.journal.uses().has(&HostUse::Route(*address)) {
                 host_route::remove(&mut netlink, *address, &protocols)?;
             }
         }
@@ -405,56 +400,21 @@ impl HostState {
         self.journal.note_made(&thing, None).map_err(journal)
     }
 
+    /// A write that failed may be in the file all the same, and with it another user of what is taken away now.
+    fn settle(&mut self) -> Result<(), CallRefusal> {
+        self.journal.settle().map_err(journal)
+    }
+
     fn show(&self) {
         let attachments = self.journal.attachments().len();
-        self.board.show_host(attachments, self.counts.len());
+        let kept = self.journal.uses().len();
+        self.board.show_host(attachments, kept);
     }
 }
 
 /// That it was made in this boot, and the index it has.
 fn made_as(boot: &str, index: u32) -> String {
     format!("{boot}/{index}")
-}
-
-/// The tag of new routes, and those of earlier settings that attachments may have: the journal notes each. Without attachments
-/// none of the earlier ones is there any more.
-fn protocols(journal: &mut CniJournal, own: u8, boot: &str) -> Result<Vec<u8>, CniJournalError> {
-    const NOTE: &str = "route-protocol/";
-    let noted = journal.made().keys();
-    let earlier = noted.filter_map(|thing| thing.strip_prefix(NOTE)?.parse().ok());
-    let earlier: Vec<u8> = earlier.filter(|one| *one != own).collect();
-    let mut protocols = vec![own];
-    for protocol in earlier {
-        match journal.attachments().is_empty() {
-            true => journal.note_made(&format!("{NOTE}{protocol}"), None)?,
-            false => protocols.push(protocol),
-        }
-    }
-    journal.note_made(&format!("{NOTE}{own}"), Some(boot))?;
-    Ok(protocols)
-}
-
-/// Whether this boot is the first in which the address book has this epoch. The journal notes the boot: when an epoch began is a
-/// time of the restored file, which may be long before.
-fn is_new_epoch(
-    journal: &mut CniJournal,
-    epoch: Option<u64>,
-    boot: &str,
-) -> Result<bool, CniJournalError> {
-    const NOTE: &str = "epoch/";
-    let Some(epoch) = epoch else {
-        return Ok(false);
-    };
-    let own = format!("{NOTE}{epoch}");
-    if !journal.made().contains_key(&own) {
-        journal.note_made(&own, Some(boot))?;
-    }
-    let noted = journal.made().keys();
-    let earlier = noted.filter(|thing| thing.starts_with(NOTE) && **thing != own);
-    for thing in earlier.cloned().collect::<Vec<_>>() {
-        journal.note_made(&thing, None)?;
-    }
-    Ok(journal.made().get(&own).map(String::as_str) == Some(boot))
 }
 
 /// What the journal calls them.

@@ -14,7 +14,10 @@ use redb::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::record::{AttachmentKey, AttachmentRecord};
+use super::{
+    record::{AttachmentKey, AttachmentRecord},
+    uses::UseCounts,
+};
 
 /// Key and value: JSON of [`AttachmentKey`] and [`AttachmentRecord`].
 const ATTACHMENTS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("attachments-1");
@@ -44,12 +47,15 @@ impl<E: Into<redb::Error>> From<E> for CniJournalError {
     }
 }
 
-/// The file, and all that is in it. Its methods wait for the disk.
+/// The file, and all that is in it. Its methods wait for the disk. Those that change something first look at what a write that
+/// failed has left in the file.
 pub struct CniJournal {
     path: PathBuf,
     /// `None` after a write that failed: redb refuses all that follows, and whether it is on the disk is not known.
     database: Option<Database>,
     attachments: BTreeMap<AttachmentKey, AttachmentRecord>,
+    /// Of the attachments.
+    uses: UseCounts,
     made: BTreeMap<String, String>,
     deferred: BTreeMap<AttachmentKey, Ask>,
     replayed: u64,
@@ -69,6 +75,7 @@ impl CniJournal {
             path: path.to_owned(),
             database: None,
             attachments: BTreeMap::new(),
+            uses: UseCounts::default(),
             made: BTreeMap::new(),
             deferred: BTreeMap::new(),
             replayed: 0,
@@ -81,7 +88,7 @@ impl CniJournal {
     /// Has what the file has; what it had where that cannot be read.
     fn read(&mut self, database: &Database) -> Result<(), CniJournalError> {
         let txn = database.begin_read()?;
-        let attachments = rows(&txn, ATTACHMENTS)?;
+        let attachments: BTreeMap<AttachmentKey, AttachmentRecord> = rows(&txn, ATTACHMENTS)?;
         let deferred = rows(&txn, DEFERRED)?;
         let mut made = BTreeMap::new();
         for row in txn.open_table(MADE)?.iter()? {
@@ -90,12 +97,21 @@ impl CniJournal {
         }
         let replayed = txn.open_table(META)?.get(REPLAYED)?;
         self.replayed = replayed.map_or(0, |number| number.value());
+        self.uses = UseCounts::default();
+        for record in attachments.values() {
+            self.uses.add(&record.uses);
+        }
         (self.attachments, self.deferred, self.made) = (attachments, deferred, made);
         Ok(())
     }
 
     pub fn attachments(&self) -> &BTreeMap<AttachmentKey, AttachmentRecord> {
         &self.attachments
+    }
+
+    /// What the attachments use of the host.
+    pub fn uses(&self) -> &UseCounts {
+        &self.uses
     }
 
     /// What fipd has made of the host, and in which boot.
@@ -119,6 +135,7 @@ impl CniJournal {
         key: AttachmentKey,
         record: AttachmentRecord,
     ) -> Result<(), CniJournalError> {
+        self.settle()?;
         if self.attachments.get(&key) == Some(&record) {
             return Ok(());
         }
@@ -128,12 +145,16 @@ impl CniJournal {
             table.insert(&*row.0, &*row.1)?;
             Ok(())
         })?;
-        self.attachments.insert(key, record);
+        self.uses.add(&record.uses);
+        if let Some(before) = self.attachments.insert(key, record) {
+            self.uses.remove(&before.uses);
+        }
         Ok(())
     }
 
     /// Crosses attachments out.
     pub fn remove(&mut self, keys: &BTreeSet<AttachmentKey>) -> Result<(), CniJournalError> {
+        self.settle()?;
         let there = keys
             .iter()
             .filter(|key| self.attachments.contains_key(*key));
@@ -148,12 +169,17 @@ impl CniJournal {
             }
             Ok(())
         })?;
-        self.attachments.retain(|key, _| !keys.contains(key));
+        for key in keys {
+            if let Some(record) = self.attachments.remove(key) {
+                self.uses.remove(&record.uses);
+            }
+        }
         Ok(())
     }
 
     /// Notes that fipd makes a thing of the host, or has taken it away.
     pub fn note_made(&mut self, thing: &str, boot: Option<&str>) -> Result<(), CniJournalError> {
+        self.settle()?;
         if self.made.get(thing).map(String::as_str) == boot {
             return Ok(());
         }
@@ -178,6 +204,7 @@ impl CniJournal {
         number: u64,
         deferred: Option<(AttachmentKey, Ask)>,
     ) -> Result<(), CniJournalError> {
+        self.settle()?;
         if number <= self.replayed {
             return Ok(());
         }
@@ -200,7 +227,6 @@ impl CniJournal {
 
     /// Crosses a deletion out that was to be done later.
     pub fn forget_deferred(&mut self, key: &AttachmentKey) -> Result<(), CniJournalError> {
-        // A write that failed may have put it there.
         self.settle()?;
         if !self.deferred.contains_key(key) {
             return Ok(());
@@ -213,6 +239,12 @@ impl CniJournal {
         })?;
         self.deferred.remove(key);
         Ok(())
+    }
+
+    /// As after a write that failed.
+    #[cfg(test)]
+    pub fn close(&mut self) {
+        self.database = None;
     }
 
     /// Opens the file again after a write that failed, and has what that has.
@@ -356,7 +388,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("cni.redb");
         let mut journal = CniJournal::open(&path).unwrap();
-        journal.database = None;
+        journal.close();
         let mut written = CniJournal::open(&path).unwrap();
         let deferred = (key("a"), deletion("a"));
         written.note_replayed(1, Some(deferred)).unwrap();

@@ -46,3 +46,31 @@ fn an_epoch_is_new_in_the_boot_in_which_it_is_first_seen() {
     let noted = journal.made().keys().filter(|one| one.starts_with("epoch"));
     assert_eq!(noted.collect::<Vec<_>>(), ["epoch/2"]);
 }
+
+/// Otherwise it would lose what it uses with the user that the journal knew of.
+#[test]
+fn a_user_that_a_failed_write_left_in_the_file_counts() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cni.redb");
+    let mut host = HostState::open(&path, 200, None, CniBoard::default()).unwrap();
+    let thing = promiscuity("none0");
+    let boot = host.boot.clone();
+    let record = AttachmentRecord {
+        boot: boot.clone(),
+        netns: "/proc/0/ns/net".into(),
+        master: "none0".into(),
+        uses: vec![HostUse::Promiscuous("none0".into())],
+        pod: None,
+    };
+    host.journal.put(key("a"), record.clone()).unwrap();
+    host.journal.note_made(&thing, Some(&boot)).unwrap();
+    host.journal.close();
+    let mut written = CniJournal::open(&path).unwrap();
+    written.put(key("b"), record).unwrap();
+    drop(written);
+    host.release(&[key("a")].into()).unwrap();
+    assert_eq!(host.attachments("lan"), [key("b")].into());
+    assert!(host.has_made(&thing));
+    host.release(&[key("b")].into()).unwrap();
+    assert!(!host.has_made(&thing));
+}

@@ -1,0 +1,48 @@
+//! What the journal notes beside what fipd makes of the host: tags of its routes, and the epoch of the address book.
+
+use crate::cni::journal::{CniJournal, CniJournalError};
+
+/// The tag of new routes, and those of earlier settings that attachments may have: the journal notes each. Without attachments
+/// none of the earlier ones is there any more.
+pub(super) fn protocols(
+    journal: &mut CniJournal,
+    own: u8,
+    boot: &str,
+) -> Result<Vec<u8>, CniJournalError> {
+    const NOTE: &str = "route-protocol/";
+    let noted = journal.made().keys();
+    let earlier = noted.filter_map(|thing| thing.strip_prefix(NOTE)?.parse().ok());
+    let earlier: Vec<u8> = earlier.filter(|one| *one != own).collect();
+    let mut protocols = vec![own];
+    for protocol in earlier {
+        match journal.attachments().is_empty() {
+            true => journal.note_made(&format!("{NOTE}{protocol}"), None)?,
+            false => protocols.push(protocol),
+        }
+    }
+    journal.note_made(&format!("{NOTE}{own}"), Some(boot))?;
+    Ok(protocols)
+}
+
+/// Whether this boot is the first in which the address book has this epoch. The journal notes the boot: when an epoch began is a
+/// time of the restored file, which may be long before.
+pub(super) fn is_new_epoch(
+    journal: &mut CniJournal,
+    epoch: Option<u64>,
+    boot: &str,
+) -> Result<bool, CniJournalError> {
+    const NOTE: &str = "epoch/";
+    let Some(epoch) = epoch else {
+        return Ok(false);
+    };
+    let own = format!("{NOTE}{epoch}");
+    if !journal.made().contains_key(&own) {
+        journal.note_made(&own, Some(boot))?;
+    }
+    let noted = journal.made().keys();
+    let earlier = noted.filter(|thing| thing.starts_with(NOTE) && **thing != own);
+    for thing in earlier.cloned().collect::<Vec<_>>() {
+        journal.note_made(&thing, None)?;
+    }
+    Ok(journal.made().get(&own).map(String::as_str) == Some(boot))
+}
