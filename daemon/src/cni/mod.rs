@@ -65,15 +65,16 @@ pub struct CniOptions {
 /// Serves plugins of `uid` until `stop`. Without a journal nobody would know what is on the host, and every call is refused until
 /// it can be opened.
 pub async fn serve(socket: Listening, uid: u32, options: CniOptions, stop: CancellationToken) {
+    // Also while every call is refused: otherwise nobody would see that.
+    options.board.serves();
     let first = start(&options).await;
     let (served, service) = watch::channel(first);
     let work = async {
         let service = started(&options, &served).await;
-        options.board.serves();
         tokio::join!(sweep(&service), forget_earlier_boots(&service));
     };
     tokio::select! {
-        () = socket::serve(socket, uid, service, stop) => {}
+        () = socket::serve(socket, uid, service, options.board.clone(), stop) => {}
         () = work => {}
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{io, sync::Arc, time::Duration};
 
-use fipd_cni::{Answer, Ask, CniError, Code, MAX_MESSAGE, NEWEST, Reply, Verb};
+use fipd_cni::{Answer, Ask, AskStep, CniError, Code, MAX_MESSAGE, NEWEST, Reply, Verb};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _, Interest},
     net::UnixStream,
@@ -11,7 +11,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{Served, service::CniService};
+use super::{Served, board::CniBoard, service::CniService};
 use crate::sockets::{self, Listening};
 
 /// Mode of the socket's file where the daemon makes it.
@@ -35,6 +35,7 @@ pub async fn serve(
     socket: Listening,
     uid: u32,
     service: watch::Receiver<Served>,
+    board: CniBoard,
     stop: CancellationToken,
 ) {
     let (listener, file) = socket.into_parts();
@@ -52,9 +53,10 @@ pub async fn serve(
             (place, accepted) = taken => match accepted {
                 Ok((stream, _)) => {
                     let service = service.borrow().clone();
+                    let board = board.clone();
                     calls.spawn(async move {
                         let _place = place;
-                        if let Err(error) = call(stream, uid, service).await {
+                        if let Err(error) = call(stream, uid, service, &board).await {
                             tracing::warn!(%error, "a call at the CNI socket was not answered");
                         }
                     });
@@ -73,7 +75,12 @@ pub async fn serve(
     sockets::remove(file).await;
 }
 
-async fn call(mut stream: UnixStream, uid: u32, service: Served) -> io::Result<()> {
+async fn call(
+    mut stream: UnixStream,
+    uid: u32,
+    service: Served,
+    board: &CniBoard,
+) -> io::Result<()> {
     let peer = stream.peer_cred()?.uid();
     let text = in_time(read(&mut stream)).await?;
     // Who has given up may have asked again by now, for something else.
@@ -85,7 +92,7 @@ async fn call(mut stream: UnixStream, uid: u32, service: Served) -> io::Result<(
             Code::DecodingFailure,
             &format!("only uid {uid} may ask here, not {peer}"),
         ),
-        Err(why) => refused(unavailable(&text), &why),
+        Err(why) => unavailable(&text, &why, board),
         Ok(service) => answer(service, text, WORK).await?,
     };
     let text = serde_json::to_vec(&answer)?;
@@ -106,13 +113,24 @@ pub(super) async fn answer(
     Ok(answer.unwrap_or_else(|_| refused(Code::TryAgain, "fipd could not do it; ask again")))
 }
 
-/// The code where nothing is served: STATUS has one of its own.
-fn unavailable(text: &[u8]) -> Code {
-    let asked = serde_json::from_slice::<Ask>(text);
-    match asked.is_ok_and(|ask| ask.command == Verb::Status) {
-        true => Code::NotAvailable,
-        false => Code::TryAgain,
+/// The answer where nothing is served. The node's health shows the call; STATUS has a code of its own.
+fn unavailable(text: &[u8], why: &str, board: &CniBoard) -> Answer {
+    let Ok(ask) = serde_json::from_slice::<Ask>(text) else {
+        return refused(Code::TryAgain, why);
+    };
+    let code = match ask.command {
+        Verb::Status => Code::NotAvailable,
+        Verb::Add | Verb::Del | Verb::Check | Verb::Gc | Verb::Version => Code::TryAgain,
+    };
+    board.asked_by(&ask.version);
+    let error = refusal(code, why);
+    match &ask.step {
+        AskStep::Report(failure) => board.failed(ask.command, failure),
+        AskStep::Begin | AskStep::Probed(_) | AskStep::Made(_) | AskStep::Failed(_) => {
+            board.failed(ask.command, &error);
+        }
     }
+    answered(error)
 }
 
 async fn read(stream: &mut UnixStream) -> io::Result<Vec<u8>> {
@@ -127,7 +145,14 @@ async fn in_time<T>(work: impl Future<Output = io::Result<T>>) -> io::Result<T> 
 }
 
 fn refused(code: Code, why: &str) -> Answer {
-    let error = CniError::new(NEWEST, code, "fipd does not take the call", why);
+    answered(refusal(code, why))
+}
+
+fn refusal(code: Code, why: &str) -> CniError {
+    CniError::new(NEWEST, code, "fipd does not take the call", why)
+}
+
+fn answered(error: CniError) -> Answer {
     Answer {
         reply: Reply::Error(error),
         replayed: 0,

@@ -484,17 +484,28 @@ async fn a_journal_that_cannot_be_read_refuses_every_call_and_ends_nothing() {
     let socket = Listening::open(None, &path, MODE).unwrap();
     let uid = nix::unistd::geteuid().as_raw();
     let stop = CancellationToken::new();
-    let serving = tokio::spawn(serve(socket, uid, options(None, dir.path()), stop.clone()));
-    let mut stream = UnixStream::connect(&path).await.unwrap();
-    stream
-        .write_all(&question("STATUS", "", AskStep::Begin, json!({})))
-        .await
-        .unwrap();
-    stream.shutdown().await.unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.unwrap();
-    assert!(answer.contains("journal of attachments"), "{answer}");
-    assert!(answer.contains(r#""code":50"#), "{answer}");
+    let options = options(None, dir.path());
+    let board = options.board.clone();
+    let serving = tokio::spawn(serve(socket, uid, options, stop.clone()));
+    for (verb, code) in [("STATUS", Code::NotAvailable), ("ADD", Code::TryAgain)] {
+        let mut stream = UnixStream::connect(&path).await.unwrap();
+        let text = question(verb, "a", AskStep::Begin, json!({}));
+        stream.write_all(&text).await.unwrap();
+        stream.shutdown().await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.contains("journal of attachments"), "{answer}");
+        let code = code as u32;
+        assert!(answer.contains(&format!(r#""code":{code}"#)), "{answer}");
+        let failure = board.health().last_error.unwrap();
+        assert_eq!(
+            (failure.verb.to_string(), failure.code),
+            (verb.to_owned(), code)
+        );
+        assert!(failure.message.contains("journal of attachments"));
+    }
+    let health = board.health();
+    assert_eq!((health.serves, health.refused), (true, 2));
     assert!(!serving.is_finished());
     stop.cancel();
     serving.await.unwrap();
@@ -559,7 +570,8 @@ async fn only_one_user_may_ask() {
         let socket = Listening::open(None, &path, MODE).unwrap();
         let stop = CancellationToken::new();
         let (_served, service) = watch::channel(Ok(Arc::clone(&site.service)));
-        let serving = tokio::spawn(socket::serve(socket, uid, service, stop.clone()));
+        let board = CniBoard::default();
+        let serving = tokio::spawn(socket::serve(socket, uid, service, board, stop.clone()));
         let mut stream = UnixStream::connect(&path).await.unwrap();
         let text = question(
             "STATUS",
