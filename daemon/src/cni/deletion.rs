@@ -14,22 +14,24 @@ use super::{
 /// How long a deletion of the spool is tried before other calls go on without it.
 const TRIED_FOR: Duration = Duration::from_secs(60);
 
-/// How long an entry of the spool has been tried.
+/// How long the spool has not been done.
 #[derive(Default)]
 pub(super) struct ReplayTries {
-    /// The one that failed last, and since when it fails.
-    failing: Option<(u64, Instant)>,
+    /// Since the first failure that no replay without one has followed.
+    failing_since: Option<Instant>,
 }
 
 impl ReplayTries {
-    /// Whether the entry of this number has failed for long enough by now.
-    fn has_failed_long(&mut self, number: u64, now: Instant) -> bool {
-        let since = match self.failing {
-            Some((failing, since)) if failing == number => since,
-            Some(_) | None => now,
-        };
-        self.failing = Some((number, since));
+    /// An entry fails: whether calls have waited for the spool for long enough by now. It is one time for all entries, or so many that
+    /// fail would keep calls waiting for as many minutes.
+    fn have_failed_long(&mut self, now: Instant) -> bool {
+        let since = *self.failing_since.get_or_insert(now);
         now.saturating_duration_since(since) >= TRIED_FOR
+    }
+
+    /// All of the spool is done or deferred.
+    fn end(&mut self) {
+        self.failing_since = None;
     }
 }
 
@@ -97,6 +99,7 @@ impl CniService {
                 ))
             })?;
             if entries.is_empty() {
+                self.tries.lock().end();
                 return Ok(());
             }
             for (number, entry) in entries {
@@ -115,7 +118,7 @@ impl CniService {
         key: &AttachmentKey,
         refusal: CallRefusal,
     ) -> Result<(), CallRefusal> {
-        if !self.tries.lock().has_failed_long(number, Instant::now()) {
+        if !self.tries.lock().have_failed_long(Instant::now()) {
             return Err(refusal);
         }
         let (network, container, error) = (&key.network, &key.container_id, refusal.why);
@@ -210,14 +213,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_is_tried_for_a_minute() {
+    fn entries_that_fail_are_tried_for_a_minute_together() {
         let mut tries = ReplayTries::default();
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
-        assert!(!tries.has_failed_long(7, at(0)));
-        assert!(!tries.has_failed_long(7, at(59)));
-        assert!(!tries.has_failed_long(8, at(70)), "it is another one");
-        assert!(!tries.has_failed_long(8, at(129)));
-        assert!(tries.has_failed_long(8, at(130)));
+        assert!(!tries.have_failed_long(at(0)));
+        assert!(!tries.have_failed_long(at(59)));
+        for entry in 60..70 {
+            assert!(tries.have_failed_long(at(entry)), "each at once");
+        }
+        tries.end();
+        assert!(!tries.have_failed_long(at(70)));
+        assert!(!tries.have_failed_long(at(129)));
+        assert!(tries.have_failed_long(at(130)));
     }
 }
