@@ -3,13 +3,18 @@
 //! The identity is what CNI calls an attachment by. The instance is the boot of the host: no container outlives one, so that
 //! what an earlier boot left is free once its runtime had the time to start it again.
 
-use std::{collections::BTreeSet, net::IpAddr, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    sync::Arc,
+    time::Duration,
+};
 
 use fipd_cni::{Code, NetConf, attachment::ProbeResult};
 use fipd_core::{
-    Allocate, Answer, Holder, Identity, Lease, LeaseFilter, LeaseState, Ledger, NameError, Pool,
-    ProbeVerdict, Probed, Refusal, RefusalClass, Release, ReleaseScope, Request, System, Text,
-    Want,
+    Allocate, Answer, Holder, Identity, Lease, LeaseFilter, LeaseKey, LeaseState, Ledger,
+    NameError, Pool, ProbeVerdict, Probed, Refusal, RefusalClass, Release, ReleaseScope, Request,
+    System, Text, Want,
 };
 use ipnet::IpNet;
 
@@ -57,7 +62,35 @@ impl ContainerLeases {
             let why = format!("the address book answered {answer:?}");
             return Err(CallRefusal::later(why));
         };
+        self.release_beyond(key, &leases).await?;
         Ok(self.ipam.read(|ledger| given(ledger, &leases)))
+    }
+
+    /// Gives back what the attachment has beyond what it was given now: an earlier `ADD` had other pools or addresses, which the
+    /// interface does not have.
+    async fn release_beyond(
+        &self,
+        key: &AttachmentKey,
+        given: &[Arc<Lease>],
+    ) -> Result<(), CallRefusal> {
+        let identity = identity(key);
+        let leases = self.ipam.read(|ledger| ledger.leases_of(&identity));
+        let mut beyond = BTreeMap::<&Holder, Vec<LeaseKey>>::new();
+        for lease in &leases {
+            if given.iter().any(|one| one.key == lease.key) {
+                continue;
+            }
+            let ours = lease.members.iter().map(|member| &member.holder);
+            for holder in ours.filter(|holder| holder.identity == identity) {
+                beyond.entry(holder).or_default().push(lease.key);
+            }
+        }
+        for (holder, keys) in beyond {
+            let scope = ReleaseScope::HolderAddresses(holder.clone(), keys);
+            let reason = "CNI ADD with other pools or addresses";
+            self.release_scope(scope, reason).await?;
+        }
+        Ok(())
     }
 
     /// Confirms what nobody else uses; what somebody does is given up.
@@ -100,7 +133,8 @@ impl ContainerLeases {
         let ours = members.filter(|member| member.holder.identity == identity);
         let holders: BTreeSet<Holder> = ours.map(|member| member.holder.clone()).collect();
         for holder in holders {
-            self.release_holder(holder, reason).await?;
+            let scope = ReleaseScope::Holder(holder);
+            self.release_scope(scope, reason).await?;
         }
         Ok(())
     }
@@ -112,15 +146,16 @@ impl ContainerLeases {
         for holder in self.holders(None) {
             if holder.instance != self.boot {
                 let reason = "the host was started again, and the container was not";
-                result = self.release_holder(holder, reason).await.and(result);
+                let scope = ReleaseScope::Holder(holder);
+                result = self.release_scope(scope, reason).await.and(result);
             }
         }
         result
     }
 
-    async fn release_holder(&self, holder: Holder, reason: &str) -> Result<(), CallRefusal> {
+    async fn release_scope(&self, scope: ReleaseScope, reason: &str) -> Result<(), CallRefusal> {
         let release = Request::Release(Release {
-            scope: ReleaseScope::Holder(holder),
+            scope,
             actor: ACTOR.into(),
             reason: reason.into(),
         });

@@ -290,6 +290,25 @@ async fn row_96_an_address_that_is_asked_for_is_given_or_refused_by_name() {
 }
 
 #[tokio::test]
+async fn an_add_with_other_pools_or_addresses_gives_back_what_the_one_before_had() {
+    let site = Site::new().await;
+    site.add("a", &["lan", "lan6"]).await.unwrap();
+    site.add("a", &["lan6"]).await.unwrap();
+    assert_eq!(site.leases(), ["fd00::1"]);
+    for ip in ["10.0.0.1", "10.0.0.2"] {
+        let mut more = json!({ "ipam": { "pools": ["lan"] }, "runtimeConfig": { "ips": [ip] } });
+        site.add_with("a", more.clone()).await.unwrap();
+        assert_eq!(site.leases(), [ip]);
+        more["prevResult"] = json!({
+            "cniVersion": "1.1.0",
+            "interfaces": [{ "name": "eth0", "sandbox": "/run/netns/a" }],
+            "ips": [{ "address": format!("{ip}/24"), "interface": 0 }],
+        });
+        assert_eq!(site.done("CHECK", "a", more).await, Ok(()));
+    }
+}
+
+#[tokio::test]
 async fn an_address_that_somebody_else_uses_is_quarantined_and_another_given() {
     let site = Site::new().await;
     let more = || json!({ "probe": true, "ipam": { "pools": ["lan"] } });
