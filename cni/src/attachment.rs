@@ -172,7 +172,8 @@ pub struct Made {
 #[serde(rename_all = "camelCase")]
 pub struct ProbeResult {
     pub address: IpAddr,
-    /// The MAC that answered; `None`: none did.
+    /// The MAC that answered, or that of the interface of this host that has the address, or its name where it has no MAC; `None`:
+    /// nobody uses it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
 }

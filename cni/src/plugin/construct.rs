@@ -36,7 +36,7 @@ pub(super) fn construct(
     let probed = first.probe;
     let mut container = Container::open(call, sandbox)?;
     container.prepare(&first)?;
-    let attachment = agree(call, container.namespace, first)?;
+    let attachment = agree(call, &mut host, container.namespace, first)?;
     let plan = ContainerPlan {
         attachment: &attachment,
         node_networks: &node_networks,
@@ -114,6 +114,7 @@ fn node_networks(call: &PluginCall, host: &mut Netlink) -> Result<Vec<IpNet>, Cn
 /// Probes until nobody else uses the addresses, or the daemon has had enough of it.
 fn agree(
     call: &PluginCall,
+    host: &mut Netlink,
     namespace: &Namespace,
     mut attachment: Attachment,
 ) -> Result<Attachment, CniError> {
@@ -121,7 +122,8 @@ fn agree(
         if !attachment.probe {
             return Ok(attachment);
         }
-        let results = probe_addresses(call, namespace, &attachment)?;
+        let mut results = probe_addresses(call, namespace, &attachment)?;
+        find_own(call, host, &mut results)?;
         let next = call.attachment(AskStep::Probed(results))?;
         // The link is there already.
         attachment = Attachment {
@@ -164,4 +166,27 @@ fn probe_addresses(
             Ok(nobody.collect())
         }
     }
+}
+
+/// Marks addresses that this host has itself: neither a macvlan nor an ipvlan reaches its parent, so that nobody answers for them.
+fn find_own(
+    call: &PluginCall,
+    host: &mut Netlink,
+    results: &mut [ProbeResult],
+) -> Result<(), CniError> {
+    let own = host.addresses();
+    let own = own.map_err(|error| call.refused("list the addresses of the host", &error, host))?;
+    let links = host.list();
+    let links =
+        links.map_err(|error| call.refused("list the interfaces of the host", &error, host))?;
+    for result in results.iter_mut().filter(|one| one.user.is_none()) {
+        let found = own.iter().find(|one| one.address.addr() == result.address);
+        let link = found.and_then(|one| links.iter().find(|link| link.index == one.interface));
+        // The loopback has a MAC of zeros, and a tunnel none.
+        result.user = link.map(|link| match Mac::of_station(&link.mac_text()) {
+            Some(mac) => mac.to_string(),
+            None => link.name.clone(),
+        });
+    }
+    Ok(())
 }

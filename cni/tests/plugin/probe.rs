@@ -80,3 +80,35 @@ fn a_daemon_that_never_finds_a_free_address_ends_in_a_conflict() {
     let verbs = daemon.verbs();
     assert_eq!((verbs.len(), verbs.last()), (10, Some(&Verb::Del)));
 }
+
+/// The kernel lets no macvlan reach its parent: nobody answers on the wire.
+#[test]
+fn an_address_of_this_host_is_used() {
+    const OF_HOST: &str = "02:00:00:00:00:77";
+    let site = Site::new();
+    site.in_host(&format!("link set up0 address {OF_HOST}"));
+    site.in_host("address add 10.9.0.5/24 dev up0");
+    site.in_host("address add 10.9.0.6/32 dev lo");
+    let mut given = attachment();
+    given.probe = true;
+    given.addresses = ["10.9.0.5/24", "10.9.0.6/24", "10.9.0.7/24"]
+        .map(|one| address(one, None))
+        .into();
+    let daemon = StandIn::new(&site.socket(), 0, move |ask| match &ask.step {
+        AskStep::Begin if ask.command == Verb::Add => Reply::Attachment(Box::new(given.clone())),
+        AskStep::Probed(_) => {
+            given.probe = false;
+            given.addresses = vec![address("10.9.0.7/24", None)];
+            Reply::Attachment(Box::new(given.clone()))
+        }
+        AskStep::Begin | AskStep::Made(_) | AskStep::Failed(_) | AskStep::Report(_) => done(),
+    });
+    site.run("ADD", &site.conf("1.1.0", json!({}))).result();
+    let users = daemon.asked().into_iter().find_map(|(_, step)| match step {
+        AskStep::Probed(results) => Some(results),
+        AskStep::Begin | AskStep::Made(_) | AskStep::Failed(_) | AskStep::Report(_) => None,
+    });
+    let users: Vec<_> = users.unwrap().into_iter().map(|one| one.user).collect();
+    let expected = [Some(OF_HOST), Some("lo"), None];
+    assert_eq!(users, expected.map(|user| user.map(str::to_owned)));
+}

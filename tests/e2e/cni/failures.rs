@@ -389,3 +389,17 @@ fn e_28_what_answers_on_the_wire_is_quarantined_and_the_container_gets_the_next(
         agree(bed, &live, &[]).await
     });
 }
+
+/// The host's own addresses answer none of its macvlans.
+#[test]
+fn e_28_an_address_of_the_host_is_not_given_either() {
+    on_host(async |bed| {
+        let has = format!("ip address add 10.88.0.1/24 dev {MASTER}");
+        bed.host.run(&has).await?;
+        let mut conf = bed.conf(V4);
+        conf["probe"] = json!(true);
+        let live = Live::from([("c1".to_owned(), given(&bed.add("c1", &conf).await?))]);
+        ensure!(live["c1"] == ["10.88.0.2"], "{live:?}");
+        agree(bed, &live, &[]).await
+    });
+}
