@@ -81,10 +81,10 @@ impl VipGuests {
             // One that has lost its status may be this guest's. Whatever the FloatingIP says by now: what was written into the
             // guest may have its address.
             Some(Observed::Parsed(made)) => {
-                made.id.as_deref().is_none_or(|made| made == id) || self.noted(id).written
+                made.id.as_deref().is_none_or(|made| made == id) || self.may_be_written(id)
             }
             Some(Observed::Malformed(_)) => true,
-            None => !provisioned.is_complete() || self.noted(id).written,
+            None => !provisioned.is_complete() || self.may_be_written(id),
         }
     }
 
@@ -96,13 +96,18 @@ impl VipGuests {
         match self.seen.clusters.seen(&Key::new("", id)) {
             // Its machines outlive it in Rancher.
             Some(Observed::Parsed(cluster)) => {
-                let is_left = cluster.ending && !self.noted(id).written;
+                let is_left = cluster.ending && !self.may_be_written(id);
                 !is_left && !cluster.harvester && !cluster.local
             }
             Some(Observed::Malformed(_)) => true,
             // Its note goes once it is known to be gone.
-            None => !self.seen.clusters.is_complete() || self.noted(id).written,
+            None => !self.seen.clusters.is_complete() || self.may_be_written(id),
         }
+    }
+
+    /// FloatingIPs are worked on before the notes are listed: until then any guest may have been written to.
+    fn may_be_written(&self, id: &str) -> bool {
+        !self.maps.seen.is_complete() || self.noted(id).written
     }
 
     /// What the guest keeps, or contends for.

@@ -214,6 +214,13 @@ struct Bench {
 
 impl Bench {
     async fn new(names: &[&str]) -> Self {
+        let bench = Self::starting(names).await;
+        bench.guests.maps.seen.complete();
+        bench
+    }
+
+    /// The notes about the guests are not listed yet.
+    async fn starting(names: &[&str]) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let (ipam, _writer) = Ipam::start(dir.path(), Arc::new(clock::now)).expect("a store");
         let rancher = FakeCluster::new("X");
@@ -253,7 +260,6 @@ impl Bench {
         for name in names {
             bench.add(name, &ipam, pool.id).await;
         }
-        bench.guests.maps.seen.complete();
         bench
     }
 
@@ -623,17 +629,51 @@ async fn a_guest_is_known_by_its_id_and_by_its_display_name() {
     assert_eq!(called("three"), Some(Vec::new()));
 }
 
+impl Bench {
+    /// Rancher deletes the guest.
+    fn end(&self, name: &str) {
+        let clusters = &self.guests.seen.clusters;
+        let key = Key::new("", &format!("c-m-{name}"));
+        let ending = ManagedCluster {
+            ending: true,
+            ..(*clusters.get(&key).expect("a cluster")).clone()
+        };
+        clusters.set(&key, ending);
+    }
+
+    fn may_use(&self, name: &str) -> bool {
+        let key = Key::new(&format!("c-m-{name}"), &format!("{name}-kubevip"));
+        let fip = self.guests.fips.get(&key).expect("a FloatingIP");
+        self.guests.may_use(&key.namespace, &fip)
+    }
+}
+
+#[tokio::test]
+async fn before_the_notes_are_listed_any_guest_may_have_been_written_to() {
+    let bench = Bench::starting(&["one", "two", "gone"]).await;
+    let guests = &bench.guests;
+    bench.end("one");
+    bench.name_cluster("two", "none");
+    guests.seen.clusters.remove(&Key::new("", "c-m-gone"));
+    guests.seen.clusters.complete();
+    guests.sources.provisioned.complete();
+    for name in ["one", "two", "gone"] {
+        assert!(bench.may_use(name), "{name}");
+    }
+    bench.name_cluster("two", "one");
+    assert!(bench.may_use("two"));
+    guests.maps.seen.complete();
+    for name in ["one", "two", "gone"] {
+        assert!(!bench.may_use(name), "nothing was written to {name}");
+    }
+}
+
 #[tokio::test]
 async fn a_guest_that_is_being_deleted_has_its_addresses_until_it_is_gone() {
     let bench = Bench::new(&["one"]).await;
     bench.look("one").await;
     let guests = &bench.guests;
-    let key = Key::new("", "c-m-one");
-    let ending = ManagedCluster {
-        ending: true,
-        ..(*guests.seen.clusters.get(&key).expect("a cluster")).clone()
-    };
-    guests.seen.clusters.set(&key, ending);
+    bench.end("one");
     assert!(guests.is_there("c-m-one"), "its machines run still");
     let unwritten = |note| VipNote {
         written: false,
