@@ -81,10 +81,10 @@ impl VipGuests {
             // One that has lost its status may be this guest's. Whatever the FloatingIP says by now: what was written into the
             // guest may have its address.
             Some(Observed::Parsed(made)) => {
-                made.id.as_deref().is_none_or(|made| made == id) || self.may_be_written(id)
+                made.id.as_deref().is_none_or(|made| made == id) || self.may_be_touched(id)
             }
             Some(Observed::Malformed(_)) => true,
-            None => !provisioned.is_complete() || self.may_be_written(id),
+            None => !provisioned.is_complete() || self.may_be_touched(id),
         }
     }
 
@@ -96,7 +96,7 @@ impl VipGuests {
         match self.seen.clusters.seen(&Key::new("", id)) {
             // Its machines outlive it in Rancher.
             Some(Observed::Parsed(cluster)) => {
-                let is_left = cluster.ending && !self.may_be_written(id);
+                let is_left = cluster.ending && !self.may_be_touched(id);
                 !is_left && !cluster.harvester && !cluster.local
             }
             Some(Observed::Malformed(_)) => true,
@@ -105,7 +105,12 @@ impl VipGuests {
         }
     }
 
-    /// FloatingIPs are worked on before the notes are listed: until then any guest may have been written to.
+    /// Whether fipd or an original may have written to the guest.
+    fn may_be_touched(&self, id: &str) -> bool {
+        !self.maps.seen.is_complete() || !self.is_untouched(id)
+    }
+
+    /// The same of fipd alone. FloatingIPs are worked on before the notes are listed: until then it may have.
     fn may_be_written(&self, id: &str) -> bool {
         !self.maps.seen.is_complete() || self.noted(id).written
     }

@@ -188,7 +188,7 @@ impl VipGuests {
     }
 
     /// Neither fipd nor an original can have written to the guest.
-    fn is_untouched(&self, id: &str) -> bool {
+    pub(super) fn is_untouched(&self, id: &str) -> bool {
         let note = self.noted(id);
         note.made && !note.written
     }

@@ -646,12 +646,26 @@ impl Bench {
         let fip = self.guests.fips.get(&key).expect("a FloatingIP");
         self.guests.may_use(&key.namespace, &fip)
     }
+
+    /// fipd made the first FloatingIP of the guest, and wrote nothing into it.
+    async fn untouched(&self, name: &str) {
+        let untouched = |note| VipNote {
+            made: true,
+            written: false,
+            ..note
+        };
+        let noted = self.guests.note(&format!("c-m-{name}"), untouched).await;
+        assert!(noted.is_ok(), "{name}");
+    }
 }
 
 #[tokio::test]
 async fn before_the_notes_are_listed_any_guest_may_have_been_written_to() {
     let bench = Bench::starting(&["one", "two", "gone"]).await;
     let guests = &bench.guests;
+    for name in ["one", "two"] {
+        bench.untouched(name).await;
+    }
     bench.end("one");
     bench.name_cluster("two", "none");
     guests.seen.clusters.remove(&Key::new("", "c-m-gone"));
@@ -675,12 +689,26 @@ async fn a_guest_that_is_being_deleted_has_its_addresses_until_it_is_gone() {
     let guests = &bench.guests;
     bench.end("one");
     assert!(guests.is_there("c-m-one"), "its machines run still");
-    let unwritten = |note| VipNote {
-        written: false,
-        ..note
-    };
-    assert!(guests.note("c-m-one", unwritten).await.is_ok());
+    bench.untouched("one").await;
     assert!(!guests.is_there("c-m-one"));
+}
+
+#[tokio::test]
+async fn what_an_original_may_have_written_counts_while_rancher_has_the_guest() {
+    let bench = Bench::new(&["one", "two"]).await;
+    let guests = &bench.guests;
+    guests.seen.clusters.complete();
+    guests.sources.provisioned.complete();
+    bench.end("one");
+    assert!(bench.may_use("one"), "it is being deleted");
+    for named in ["one", "none"] {
+        bench.name_cluster("two", named);
+        assert!(bench.may_use("two"), "it names {named}");
+    }
+    bench.untouched("two").await;
+    assert!(!bench.may_use("two"));
+    guests.seen.clusters.remove(&Key::new("", "c-m-one"));
+    assert!(!bench.may_use("one"), "it is gone");
 }
 
 #[tokio::test]
@@ -746,6 +774,7 @@ async fn a_floating_ip_that_names_another_cluster_or_none_takes_nothing_from_its
         let view = bench.guests.fips.get(fip).expect("a FloatingIP");
         bench.guests.may_use(&fip.namespace, &view)
     };
+    bench.untouched("one").await;
     let fip = bench.name_cluster("one", "two");
     assert!(!may_use(&fip), "nothing of it was ever written");
     bench.name_cluster("one", "one");
