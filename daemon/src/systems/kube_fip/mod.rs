@@ -133,9 +133,10 @@ async fn serve(site: Arc<Site>, system: RunningKubeFip) {
     let mut tasks = JoinSet::new();
     let clusters = RancherClusters::new(&site, &system.means);
     let attachments = Arc::clone(&clusters.attachments);
-    let source = RangeSource::new(site.settings(), Some(attachments));
-    let ranges = Ranges::new(context(RANGE, &site, &events), source);
     let fips = context(FLOATING_IP, &site, &events).with_queue(queue);
+    let shown = Arc::clone(&fips.objects);
+    let source = RangeSource::new(site.settings(), Some(attachments), shown);
+    let ranges = Ranges::new(context(RANGE, &site, &events), source);
     let fips = GuestFipController::new(fips, GuestFloatingIps::default());
     let ports = system.means.metrics_ports.get(settings::CONFIG.name);
     let guests = VipGuests::new(VipMeans {

@@ -219,11 +219,17 @@ impl AddressUser for GuestFloatingIps {
 
     /// What fipd showed last, or what the original wrote, which has no status.
     fn shown(&self, ledger: &Ledger, site: &Site, _: &Key, fip: &FipView) -> Option<ShownAddress> {
-        let (address, network) = match fip.recorded() {
-            Some(address) => (address, ShownNetwork::Named(fip.status.network.clone())),
-            None => {
-                let range = fip.range.as_deref();
-                let pool = range.and_then(|range| site.mirror_in(ledger, range));
+        let range = fip.range.as_deref();
+        let pool = range.and_then(|range| site.mirror_in(ledger, range));
+        let of_pool = pool.filter(|pool| fip.shown_of(&pool.spec).is_some());
+        let (address, network) = match (fip.recorded(), of_pool) {
+            // It may have been adopted elsewhere, while its range was no pool.
+            (Some(address), Some(pool)) => (address, ShownNetwork::Known(pool.spec.network)),
+            (Some(address), None) => {
+                let network = fip.status.network.clone();
+                (address, ShownNetwork::Named(network))
+            }
+            (None, _) => {
                 let network = pool.map_or(NetworkId::DEFAULT, |pool| pool.spec.network);
                 (fip.named()?, ShownNetwork::Known(network))
             }
@@ -262,10 +268,20 @@ impl AddressUser for GuestFloatingIps {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use fipd_core::{Answer, Origin, PoolSpec, Request, System, testing};
     use fipd_crds::kube_fip::GuestFloatingIPSpec;
 
     use super::*;
-    use crate::controller::{address_user::outcome::testing::shown, unserved::Unserved};
+    use crate::{
+        clock,
+        clusters::testing::session,
+        controller::{
+            address_user::outcome::testing::shown, fake_api_tests::client, unserved::Unserved,
+        },
+        ipam::Ipam,
+    };
 
     fn fip(address: &str) -> FipView {
         view(GuestFloatingIP::new(
@@ -322,6 +338,56 @@ mod tests {
         assert_eq!(
             (&*ready.reason, &*ready.message),
             ("AddressTaken", "10.0.0.5 stays")
+        );
+    }
+
+    #[tokio::test]
+    async fn what_was_adopted_while_its_range_was_no_pool_is_in_the_network_of_the_range() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (ipam, _writer) = Ipam::start(dir.path(), Arc::new(clock::now)).expect("a store");
+        let session = session(client(&Arc::default()), &ipam).await;
+        let site = Site::new(session, System::kube_fip());
+        let submit = async |request| ipam.submit(request).await.expect("it is granted");
+        let (name, actor) = ("blue".into(), "test".into());
+        let made = submit(Request::CreateNetwork { name, actor }).await;
+        let Answer::Network(blue) = made else {
+            panic!("{made:?}");
+        };
+        let key = Key::new("c-m-1", "guest-kubevip");
+        let network = |address: &str, pool: &str| {
+            let mut fip = fip("");
+            fip.range = Some("net".into());
+            fip.status.address = address.into();
+            fip.status.pool = pool.into();
+            fip.status.network = "default".into();
+            let user = GuestFloatingIps::default();
+            let shown = ipam.read(|ledger| user.shown(ledger, &site, &key, &fip));
+            match shown.expect("an address").network {
+                ShownNetwork::Known(network) => format!("{network:?}"),
+                ShownNetwork::Named(name) => name,
+            }
+        };
+        assert_eq!(network("10.0.0.5", ""), "default");
+        let spec = PoolSpec {
+            network: blue.id,
+            origin: Origin::Mirror {
+                system: System::kube_fip(),
+                cluster: site.id.clone(),
+                object: "net".into(),
+                uid: "u".into(),
+            },
+            ..testing::pool_spec("kube-fip/rancher/net", &["10.0.0.0/24"])
+        };
+        submit(testing::create_pool(spec)).await;
+        let of_range = format!("{:?}", blue.id);
+        assert_eq!(network("10.0.0.5", ""), of_range);
+        assert_eq!(network("10.0.0.5", "kube-fip/rancher/net"), of_range);
+        assert_eq!(network("10.0.1.5", ""), "default");
+        let before = "it shows what it had of another range";
+        assert_eq!(
+            network("10.0.0.5", "kube-fip/rancher/other"),
+            "default",
+            "{before}"
         );
     }
 }

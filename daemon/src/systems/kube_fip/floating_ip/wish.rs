@@ -2,12 +2,13 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use fipd_core::{Identity, Ledger, Pool, System, Tenant};
+use fipd_core::{Identity, Ledger, Pool, PoolSpec, System, Tenant};
 
 use super::FipView;
 use crate::{
     controller::{
         address_user::{
+            claim_status::MAY_BE_IN_USE,
             outcome::READY,
             settle::{AddressWish, Wished},
         },
@@ -112,6 +113,23 @@ impl FipView {
         self.status.address.parse().ok()
     }
 
+    /// The address that it may be using, where that is of this pool, which its range describes. It may show one of the range
+    /// that it named before: two networks may have the same addresses.
+    pub fn shown_of(&self, pool: &PoolSpec) -> Option<IpAddr> {
+        let cluster = |pool: &str| pool.rsplit_once('/').map(|(head, _)| head.to_owned());
+        let shown = &*self.status.pool;
+        let of_other = *shown != *pool.name && cluster(shown) == cluster(&pool.name);
+        let address = self.recorded().or_else(|| self.written())?;
+        (!of_other && gives(pool, address)).then_some(address)
+    }
+
+    /// The address in the specification, unless fipd knows that it is no more than a wish.
+    fn written(&self) -> Option<IpAddr> {
+        let waits = self.waits();
+        let counts = waits.is_none_or(|reason| MAY_BE_IN_USE.contains(&reason));
+        self.named().filter(|_| counts)
+    }
+
     /// Why it waits for an address, or for another than it has; `None`: it does not.
     pub fn waits(&self) -> Option<&str> {
         let mut conditions = self.status.conditions.iter();
@@ -130,7 +148,7 @@ impl FipView {
 
 #[cfg(test)]
 mod tests {
-    use fipd_core::{ClusterId, Lease, Op, Origin, PoolId, PoolSpec, Timestamp, testing};
+    use fipd_core::{ClusterId, Lease, Op, Origin, PoolId, Timestamp, testing};
     use k8s_openapi::jiff;
     use serde_json::{Value, json};
 

@@ -10,6 +10,7 @@ use crate::{
         kind::Kind,
         pool_source::conformance_tests::{Subject, conforms},
         site::Site,
+        store::Objects,
     },
     systems::kube_fip::{names::RANGE, settings::KubeFipSettings},
 };
@@ -26,7 +27,7 @@ impl Subject for FloatingIpRanges {
     }
 
     fn source(_: &Arc<Site>) -> RangeSource {
-        RangeSource::new(&KubeFipSettings::default(), None)
+        RangeSource::new(&KubeFipSettings::default(), None, Objects::new())
     }
 
     fn object(first: u8, last: u8) -> Value {

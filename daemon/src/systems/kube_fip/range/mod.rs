@@ -6,7 +6,7 @@ mod conformance_tests;
 
 use std::{net::IpAddr, sync::Arc};
 
-use fipd_core::{PoolSpec, Sticky, System};
+use fipd_core::{Holder, LeaseKey, Ledger, Pool, PoolSpec, Request, Sticky, System, Text};
 use fipd_crds::{
     fipd_io::PoolStatus,
     kube_fip::{FloatingIPRange, FloatingIPRangeSpec},
@@ -16,12 +16,14 @@ use ipnet::IpNet;
 use k8s_openapi::jiff;
 
 use super::{
-    names::{HARVESTER_CLUSTER, HARVESTER_NETWORK, RANGE_CLEANUP, annotation},
+    floating_ip::FipView,
+    names::{FLOATING_IP, HARVESTER_CLUSTER, HARVESTER_NETWORK, RANGE_CLEANUP, annotation},
     settings::{KubeFipSettings, RangeArithmetic},
 };
 use crate::{
     config::ReleaseWait,
     controller::{
+        address_user::settle::AddressAsker,
         attachments::{Attachments, HarvesterNetwork},
         conditions::note_condition,
         meta::{Meta, View},
@@ -29,6 +31,8 @@ use crate::{
             Leaving, OUT_OF_RANGE, PoolController, PoolReport, PoolSource, PoolState, SourceFacts,
             pool_status,
         },
+        site::Site,
+        store::{Key, Objects},
     },
     validation::{
         Wrong,
@@ -82,16 +86,79 @@ pub struct RangeSource {
     pub release_wait: ReleaseWait,
     /// `None`: no range is for a network of a Harvester cluster.
     pub attachments: Option<Arc<Attachments>>,
+    /// Those of all ranges.
+    pub fips: Arc<Objects<FipView>>,
 }
 
 impl RangeSource {
-    pub fn new(settings: &KubeFipSettings, attachments: Option<Arc<Attachments>>) -> Self {
+    pub fn new(
+        settings: &KubeFipSettings,
+        attachments: Option<Arc<Attachments>>,
+        fips: Arc<Objects<FipView>>,
+    ) -> Self {
         Self {
             arithmetic: settings.arithmetic,
             release_wait: settings.release_wait,
             attachments,
+            fips,
         }
     }
+
+    /// What FloatingIPs show of a range that is a pool only now, or in another network than before. They were adopted in the
+    /// network that they had without it.
+    fn shown_in(
+        &self,
+        ledger: &Ledger,
+        site: &Site,
+        range: &Key,
+        (existing, wanted): (Option<&Pool>, &PoolSpec),
+    ) -> Vec<Request> {
+        let network = wanted.network;
+        let moves =
+            existing.is_none_or(|pool| pool.spec.network != network && !in_use(ledger, pool));
+        // The first adoption of a network takes in the oldest first, whatever its range.
+        if !moves || ledger.adoption(network, &site.id.0, &site.system).is_none() {
+            return Vec::new();
+        }
+        let mut fips = self.fips.all();
+        fips.retain(|(_, fip)| {
+            fip.range.as_deref() == Some(&*range.name) && !fip.meta.is_terminating()
+        });
+        fips.sort_by_key(|(_, fip)| fip.meta.created);
+        let requests = fips.into_iter().filter_map(|(key, fip)| {
+            let address = fip.shown_of(wanted)?;
+            take_in(ledger, site, (&key, &fip), LeaseKey { network, address })
+        });
+        requests.collect()
+    }
+}
+
+/// Such a pool goes to no other network.
+fn in_use(ledger: &Ledger, pool: &Pool) -> bool {
+    let usage = ledger.usage(pool.id);
+    usage.is_some_and(|usage| usage.used > 0 || usage.out_of_range > 0)
+}
+
+/// `None`: the FloatingIP has the address there, or contends for it.
+fn take_in(
+    ledger: &Ledger,
+    site: &Site,
+    (key, fip): (&Key, &FipView),
+    at: LeaseKey,
+) -> Option<Request> {
+    let identity = key.identity(site.system.clone(), &site.id, FLOATING_IP.kind);
+    let lease = ledger.lease_around(at);
+    let has =
+        lease.is_some_and(|lease| lease.held_by(&identity) || lease.contender(&identity).is_some());
+    let asker = AddressAsker {
+        holder: Holder {
+            identity,
+            instance: Text::clone(&fip.meta.uid),
+        },
+        created: fip.meta.created,
+        actor: site.actor(),
+    };
+    (!has).then(|| asker.adopt(at.into(), Some(site.tenant_of(&key.namespace))))
 }
 
 impl PoolSource for RangeSource {
@@ -127,6 +194,17 @@ impl PoolSource for RangeSource {
         let kind = (OUT_OF_RANGE, "LeasesKept");
         note_condition(&mut status.conditions, kind, outside, generation, now);
         status
+    }
+
+    fn shown_already(
+        &self,
+        site: &Site,
+        (range, _): (&Key, &RangeView),
+        existing: Option<&Pool>,
+        wanted: &PoolSpec,
+    ) -> Vec<Request> {
+        let of_pool = (existing, wanted);
+        (site.ipam).read(|ledger| self.shown_in(ledger, site, range, of_pool))
     }
 
     fn attachments(&self) -> Option<&Arc<Attachments>> {
@@ -201,10 +279,14 @@ fn gateway(text: &str, subnet: &IpNet) -> Result<Option<IpAddr>, Wrong> {
 
 #[cfg(test)]
 mod tests {
-    use fipd_core::ClusterId;
+    use fipd_core::{Adoption, Answer, ClusterId, NetworkId, Timestamp, testing::pool};
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::{
+        clock, clusters::testing::session, controller::fake_api_tests::client, ipam::Ipam,
+        systems::kube_fip::floating_ip,
+    };
 
     fn read(raw: Value) -> Result<PoolSpec, String> {
         let raw: FloatingIPRangeSpec = serde_json::from_value(raw).expect("a spec");
@@ -263,7 +345,7 @@ mod tests {
             });
             view(serde_json::from_value(object).expect("a range"))
         };
-        let source = RangeSource::new(&KubeFipSettings::default(), None);
+        let source = RangeSource::new(&KubeFipSettings::default(), None, Objects::new());
         let both = json!({ "harvesterClusterName": "hv", "harvesterNetworkName": " vlan10 " });
         let range = object(both);
         let facts = source.facts(&range);
@@ -275,5 +357,98 @@ mod tests {
         let one = object(json!({ "harvesterClusterName": "hv", "fipd.io/network": "lab" }));
         let facts = source.facts(&one);
         assert_eq!((facts.harvester, facts.network), (None, Some("lab")));
+    }
+
+    /// FloatingIPs by name, all that name a range `vlan10` but one.
+    fn fips() -> Arc<Objects<FipView>> {
+        let shows = |address: &str, pool: &str| json!({ "address": address, "network": "default", "pool": pool });
+        let waits = json!({ "conditions": [{
+            "type": "Ready", "status": "False", "reason": "PoolExhausted", "message": "",
+            "lastTransitionTime": "2024-01-01T00:00:00Z",
+        }] });
+        let all = [
+            ("shows", "vlan10", "", shows("10.0.0.5", "")),
+            ("names", "vlan10", "10.0.0.6", json!({})),
+            ("other-range", "vlan20", "", shows("10.0.0.7", "")),
+            ("outside", "vlan10", "", shows("10.1.0.5", "")),
+            (
+                "moves",
+                "vlan10",
+                "",
+                shows("10.0.0.8", "kube-fip/rancher/vlan20"),
+            ),
+            ("wishes", "vlan10", "10.0.0.9", waits),
+        ];
+        let objects = Objects::new();
+        for (age, (name, range, wanted, status)) in (1..).zip(all) {
+            let fip = json!({
+                "apiVersion": "kubefip.k8s.binbash.org/v1", "kind": "FloatingIP",
+                "metadata": {
+                    "name": name, "namespace": "c-m-1", "uid": format!("u-{name}"),
+                    "creationTimestamp": format!("2024-01-{:02}T00:00:00Z", 20 - age),
+                    "annotations": { "clustername": "guest", "fiprange": range },
+                },
+                "spec": { "ipaddress": wanted }, "status": status,
+            });
+            let fip = floating_ip::view(serde_json::from_value(fip).expect("a FloatingIP"));
+            objects.set(&Key::new("c-m-1", name), fip);
+        }
+        objects
+    }
+
+    #[tokio::test]
+    async fn what_was_adopted_before_a_range_was_a_pool_is_taken_in_before_the_pool_gives_it() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (ipam, _writer) = Ipam::start(dir.path(), Arc::new(clock::now)).expect("a store");
+        let session = session(client(&Arc::default()), &ipam).await;
+        let site = Site::new(session, System::kube_fip());
+        let submit = async |request| ipam.submit(request).await.expect("it is granted");
+        let (name, actor) = ("blue".into(), "test".into());
+        let made = submit(Request::CreateNetwork { name, actor }).await;
+        let Answer::Network(blue) = made else {
+            panic!("{made:?}");
+        };
+        let source = RangeSource::new(&KubeFipSettings::default(), None, fips());
+        let key = Key::new("", "vlan10");
+        let taken = |existing: Option<&Pool>, wanted: &PoolSpec| -> Vec<Request> {
+            ipam.read(|ledger| source.shown_in(ledger, &site, &key, (existing, wanted)))
+        };
+        let told = |requests: &[Request]| -> Vec<String> {
+            let told = requests.iter().map(|request| {
+                let Request::Adopt(adopt) = request else {
+                    panic!("{request:?}");
+                };
+                let (key, holder) = (adopt.key, &adopt.holder);
+                assert_eq!(key.network, blue.id);
+                format!("{} {}", holder.identity.name, key.address)
+            });
+            told.collect()
+        };
+        let wanted = PoolSpec {
+            network: blue.id,
+            ..read(json!({ "iprange": "10.0.0.0/24" })).expect("valid")
+        };
+        assert_eq!(taken(None, &wanted), [], "adoption takes in what is shown");
+        let marker = Adoption {
+            network: blue.id,
+            cluster: Text::clone(&site.id.0),
+            system: System::kube_fip(),
+            at: Timestamp(1),
+            skipped: false,
+        };
+        let actor = "test".into();
+        submit(Request::MarkAdopted { marker, actor }).await;
+        let shown = taken(None, &wanted);
+        let all = ["names 10.0.0.6", "shows 10.0.0.5"];
+        assert_eq!(told(&shown), all, "the older first");
+        let elsewhere = pool(PoolSpec {
+            network: NetworkId::DEFAULT,
+            ..wanted.clone()
+        });
+        assert_eq!(taken(Some(&elsewhere), &wanted), shown);
+        assert_eq!(taken(Some(&pool(wanted.clone())), &wanted), []);
+        let first = shown.into_iter().next().expect("a request");
+        submit(first).await;
+        assert_eq!(told(&taken(None, &wanted)), ["shows 10.0.0.5"]);
     }
 }
