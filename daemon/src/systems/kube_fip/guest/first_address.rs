@@ -53,12 +53,12 @@ impl VipGuests {
         if is_made {
             self.tell_first((key, &provisioned.uid), &target, (&range, note));
         }
-        self.note_served(id, is_made).await?;
+        self.note_served(id, is_made, false).await?;
         Ok(true)
     }
 
     /// Notes that a guest has its first FloatingIP, which was there at this look. An earlier fipd may have made it and ended
-    /// before it could tell.
+    /// before it could tell. Where it shows an address already, the note may have been lost, and the guest written to.
     pub(super) async fn found_first(
         &self,
         id: &str,
@@ -66,6 +66,9 @@ impl VipGuests {
     ) -> Result<(), Stop> {
         let first = range_choice::first_floating_ip(id, &key.name);
         let is_there = self.fips.get(&first);
+        let shows = is_there
+            .as_ref()
+            .is_some_and(|fip| fip.recorded().is_some());
         let range = is_there.and_then(|fip| fip.range.clone());
         let target = FLOATING_IP.target(&first);
         let made_of = match range {
@@ -79,14 +82,15 @@ impl VipGuests {
             let note = choice.and_then(|choice| choice.note);
             self.tell_first((key, &provisioned.uid), &target, (range, note));
         }
-        self.note_served(id, made_of.is_some()).await
+        let is_made = made_of.is_some();
+        self.note_served(id, is_made, is_made && shows).await
     }
 
-    async fn note_served(&self, id: &str, is_made: bool) -> Result<(), Stop> {
+    async fn note_served(&self, id: &str, is_made: bool, is_written: bool) -> Result<(), Stop> {
         self.note(id, |note| VipNote {
             served: true,
             made: note.made || is_made,
-            ..note
+            written: note.written || is_written,
         })
         .await
     }

@@ -420,15 +420,40 @@ async fn what_a_guest_had_is_noted_before_it_is_written_to() {
     assert_eq!(notes["c-m-one"], "served written");
 }
 
+/// A FloatingIP as far as it says who wrote its annotations.
+fn annotated_by(manager: &str) -> Value {
+    json!({ "metadata": { "managedFields": [{
+        "manager": manager,
+        "fieldsV1": { "f:metadata": { "f:annotations": { "f:clustername": {} } } },
+    }] } })
+}
+
+#[tokio::test]
+async fn a_guest_whose_note_is_lost_may_have_the_address_that_its_floating_ip_shows() {
+    let bench = Bench::new(&["new", "lost"]).await;
+    let guests = &bench.guests;
+    bench
+        .rancher
+        .has_kubeconfigs
+        .store(false, Ordering::Relaxed);
+    for name in ["new", "lost"] {
+        let fip = (format!("{name}-kubevip"), annotated_by(FIELD_MANAGER));
+        bench.rancher.fips.lock().extend([fip]);
+    }
+    let key = Key::new("c-m-lost", "lost-kubevip");
+    let mut fip = FipView::clone(&guests.fips.get(&key).expect("a FloatingIP"));
+    fip.status.address = "10.0.0.5".into();
+    guests.fips.set(&key, fip);
+    for (name, written) in [("new", false), ("lost", true)] {
+        bench.look(name).await;
+        let note = guests.noted(&format!("c-m-{name}"));
+        assert_eq!((note.made, note.written), (true, written), "{name}");
+    }
+}
+
 #[tokio::test]
 async fn what_fipd_made_before_it_was_killed_is_told_and_noted() {
     let bench = Bench::new(&["one", "two"]).await;
-    let annotated_by = |manager: &str| {
-        json!({ "metadata": { "managedFields": [{
-            "manager": manager,
-            "fieldsV1": { "f:metadata": { "f:annotations": { "f:clustername": {} } } },
-        }] } })
-    };
     bench.rancher.fips.lock().extend([
         ("one-kubevip".to_owned(), annotated_by(FIELD_MANAGER)),
         ("two-kubevip".to_owned(), annotated_by("kubectl")),
