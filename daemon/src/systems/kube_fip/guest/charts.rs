@@ -29,6 +29,8 @@ use crate::{
 
 /// Annotation of a Service: the addresses that kube-vip answers for, separated by commas.
 const ADDRESSES: &str = "kube-vip.io/loadbalancerIPs";
+/// `spec.loadBalancerClass` of Services that are meant for kube-vip.
+const CLASS: &str = "kube-vip.io/kube-vip-class";
 
 /// Why no release gets the name of Harvester's own kube-vip: it would make objects of the same names, some of them for the whole
 /// cluster, and helm refuses what is another release's.
@@ -40,6 +42,16 @@ struct VipChartLook<'a> {
     id: &'a str,
     cluster: Arc<ManagedCluster>,
     releases: Vec<ChartRelease>,
+}
+
+/// A Service in a guest that has addresses of a load balancer.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct ShownService {
+    /// Namespace and name.
+    name: String,
+    pub addresses: Vec<IpAddr>,
+    /// It says itself that kube-vip answers for them.
+    is_kube_vips: bool,
 }
 
 /// What is asked before the releases of a guest go.
@@ -119,6 +131,39 @@ impl VipGuests {
         self.counts.operation(event, "uninstall", well);
     }
 
+    /// kube-vip answers for the addresses of Services: it stays while one has one of the guest's, or says that it is for kube-vip.
+    /// What other load balancers give is not its concern.
+    pub(super) async fn check_unused(&self, id: &str, remote: &Remote) -> Result<(), ChartError> {
+        let found = async {
+            // In this order: what is offered no more goes to no Service of which the list does not know.
+            let offers = apply::offers(remote).await?;
+            Ok::<_, CallError>((offers, shown(remote).await?))
+        };
+        let (offers, services) = found.await.map_err(|error| {
+            let why = "charts are uninstalled once it is known that no Service there has an address; Services or the ConfigMap kubevip cannot be read";
+            ChartError::new("ServicesUnreadable", format!("{why}: {error}"))
+        })?;
+        let own = self.addresses_of(id);
+        let is_own = |address: &IpAddr| own.contains(address) || offers(*address);
+        let served = services.into_iter().filter_map(|service| {
+            let mut addresses = service.addresses.iter().copied();
+            let of_guest = addresses.find(is_own);
+            let first = service.addresses.first().copied();
+            let address = of_guest.or(first.filter(|_| service.is_kube_vips))?;
+            Some((service.name, address))
+        });
+        check_none_served(&served.collect::<Vec<_>>())
+    }
+
+    /// What its FloatingIPs have or show, and what the guest keeps.
+    fn addresses_of(&self, id: &str) -> BTreeSet<IpAddr> {
+        let keys = self.fips.keys_in(id);
+        let leased = keys.iter().flat_map(|key| self.leases(key));
+        let leased = leased.chain(self.kept(id)).map(|lease| lease.address);
+        let shown = keys.iter().filter_map(|key| self.fips.get(key)?.recorded());
+        leased.chain(shown).collect()
+    }
+
     /// What a fresh read of the provisioning Cluster asks for; `None`: there is none any more.
     async fn fresh_plan(&self, id: &str) -> Result<Option<VipPlan>, ChartError> {
         let Some((key, _)) = self.made_by(id) else {
@@ -192,7 +237,7 @@ impl ChartOwner for VipChartLook<'_> {
         if now.is_none_or(|plan| plan.releases.as_ref() != Some(&self.releases)) {
             return Err(changed());
         }
-        check_unused(guest.remote).await
+        self.guests.check_unused(self.id, guest.remote).await
     }
 
     fn begins(&self) {
@@ -229,7 +274,7 @@ impl ChartRemover for VipChartLeave<'_> {
         if !installed.marks.iter().any(ours) {
             return Ok(());
         }
-        check_unused(guest.remote).await
+        self.guests.check_unused(self.id, guest.remote).await
     }
 
     /// The cloud provider: what it would give a Service meanwhile nobody would answer for.
@@ -250,37 +295,28 @@ impl ChartRemover for VipChartLeave<'_> {
     }
 }
 
-/// kube-vip answers for the addresses of Services: it stays while one has one.
-async fn check_unused(remote: &Remote) -> Result<(), ChartError> {
-    let services = shown(remote).await;
-    let services = services.map_err(|error| {
-        let why = "charts are uninstalled once it is known that no Service there has an address; Services cannot be listed";
-        ChartError::new("ServicesUnreadable", format!("{why}: {error}"))
-    })?;
-    match services.as_slice() {
-        [] => Ok(()),
-        [(service, addresses), rest @ ..] => {
-            let more = match rest.len() {
-                0 => String::new(),
-                more => format!(" and {more} more have one"),
-            };
-            let address = addresses.first().map(ToString::to_string);
-            let address = address.unwrap_or_default();
-            let why = format!(
-                "Service {service} has the address {address}{more}: delete it, or give it another load balancer; charts are uninstalled once none has one"
-            );
-            Err(ChartError::new("ServicesHoldAddresses", why))
-        }
-    }
+/// Releases stay while kube-vip answers for Services.
+fn check_none_served(served: &[(String, IpAddr)]) -> Result<(), ChartError> {
+    let [(service, address), rest @ ..] = served else {
+        return Ok(());
+    };
+    let more = match rest.len() {
+        0 => String::new(),
+        more => format!(" and {more} more have one"),
+    };
+    let why = format!(
+        "Service {service} has the address {address}{more}, and kube-vip answers for it: delete the Service, or have another load balancer give it an address of its own, without the annotation {ADDRESSES}; charts are uninstalled once kube-vip answers for none"
+    );
+    Err(ChartError::new("ServicesHoldAddresses", why))
 }
 
-/// The Services in a guest that have addresses of a load balancer, by namespace and name, with these. kube-vip answers for an
-/// address from the moment when the cloud provider names it in the Service; the status may never show it.
-pub(super) async fn shown(remote: &Remote) -> Result<Vec<(String, Vec<IpAddr>)>, CallError> {
+/// The Services in a guest that have addresses of a load balancer. kube-vip answers for an address from the moment when the cloud
+/// provider names it in the Service; the status may never show it.
+pub(super) async fn shown(remote: &Remote) -> Result<Vec<ShownService>, CallError> {
     remote.list_kept(&SERVICE.all(), "", shows).await
 }
 
-fn shows(service: Value) -> Option<(String, Vec<IpAddr>)> {
+fn shows(service: Value) -> Option<ShownService> {
     let text = |path: &str| service.pointer(path).and_then(Value::as_str);
     if text("/spec/type") != Some("LoadBalancer") {
         return None;
@@ -295,7 +331,11 @@ fn shows(service: Value) -> Option<(String, Vec<IpAddr>)> {
     let addresses: BTreeSet<IpAddr> = texts.filter_map(|text| text.parse().ok()).collect();
     let addresses: Vec<IpAddr> = addresses.into_iter().collect();
     let (namespace, name) = (text("/metadata/namespace")?, text("/metadata/name")?);
-    (!addresses.is_empty()).then(|| (format!("{namespace}/{name}"), addresses))
+    (!addresses.is_empty()).then(|| ShownService {
+        name: format!("{namespace}/{name}"),
+        addresses,
+        is_kube_vips: !named.is_empty() || text("/spec/loadBalancerClass") == Some(CLASS),
+    })
 }
 
 /// The chart has it in its name, and so has its release unless somebody names it otherwise.
@@ -339,15 +379,19 @@ mod tests {
         };
         let given = json!([{ "hostname": "x" }, { "ip": "10.0.0.5" }, { "ip": "10.0.0.6" }]);
         let held = service("LoadBalancer", given.clone());
-        let addresses = vec![[10, 0, 0, 5].into(), [10, 0, 0, 6].into()];
-        assert_eq!(held, Some(("shop/web".to_owned(), addresses)));
+        let of_another = ShownService {
+            name: "shop/web".to_owned(),
+            addresses: vec![[10, 0, 0, 5].into(), [10, 0, 0, 6].into()],
+            is_kube_vips: false,
+        };
+        assert_eq!(held, Some(of_another));
         assert_eq!(service("LoadBalancer", json!([])), None);
         let named = |annotation: &str, asked: &str| {
             let service = shows(json!({
                 "metadata": { "namespace": "shop", "name": "web", "annotations": { ADDRESSES: annotation } },
                 "spec": { "type": "LoadBalancer", "loadBalancerIP": asked }, "status": { "loadBalancer": {} },
             }));
-            service.map(|(_, addresses)| addresses)
+            service.map(|service| service.addresses)
         };
         let both = || Some(vec![[10, 0, 0, 5].into(), [10, 0, 0, 6].into()]);
         assert_eq!(named("10.0.0.6, 10.0.0.5", ""), both());
@@ -355,6 +399,20 @@ mod tests {
         assert_eq!(named("", ""), None);
         assert_eq!(named("dhcp", "0.0.0.0"), Some(vec![[0, 0, 0, 0].into()]));
         assert_eq!(service("ClusterIP", given), None);
+    }
+
+    #[test]
+    fn a_service_says_by_annotation_or_class_that_it_is_kube_vips() {
+        let is_kube_vips = |annotation: &str, class: &str| {
+            let service = shows(json!({
+                "metadata": { "namespace": "shop", "name": "web", "annotations": { ADDRESSES: annotation } },
+                "spec": { "type": "LoadBalancer", "loadBalancerClass": class },
+                "status": { "loadBalancer": { "ingress": [{ "ip": "10.0.0.5" }] } },
+            }));
+            service.expect("it has an address").is_kube_vips
+        };
+        assert!(is_kube_vips("10.0.0.5", "") && is_kube_vips("", CLASS));
+        assert!(!is_kube_vips("", "metallb.example/lb"));
     }
 
     #[test]

@@ -134,7 +134,10 @@ impl VipGuests {
         // In this order: what is offered no more goes to no Service of which the list does not know.
         let offers = apply::offers(remote).await?;
         let services = charts::shown(remote).await?;
-        let shown = |kept: &LeaseKey| services.iter().any(|(_, all)| all.contains(&kept.address));
+        let shown = |kept: &LeaseKey| {
+            let mut services = services.iter();
+            services.any(|service| service.addresses.contains(&kept.address))
+        };
         let used = |kept: &LeaseKey| shown(kept) || offers(kept.address);
         let unused: Vec<LeaseKey> = kept.into_iter().filter(|kept| !used(kept)).collect();
         let unused = self.unused_for_long(id, unused);

@@ -335,7 +335,7 @@ impl VipGuests {
         shown.or(held.first()).copied()
     }
 
-    fn leases(&self, key: &Key) -> Vec<LeaseKey> {
+    pub(super) fn leases(&self, key: &Key) -> Vec<LeaseKey> {
         let site = &self.site;
         let identity = key.identity(site.system.clone(), &site.id, FLOATING_IP.kind);
         let held = site.ipam.read(|ledger| ledger.addresses_of(&identity));

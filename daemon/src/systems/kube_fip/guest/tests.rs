@@ -793,6 +793,31 @@ async fn an_address_in_use_is_kept_where_the_guest_has_no_charts_of_fipds() {
 }
 
 #[tokio::test]
+async fn only_services_that_kube_vip_answers_for_keep_the_charts() {
+    let bench = Bench::new(&["one"]).await;
+    let cluster = &bench.clusters["one"];
+    let unused = async |address: &str| {
+        *cluster.services.lock() = vec![json!({
+            "metadata": { "namespace": "shop", "name": "web" }, "spec": { "type": "LoadBalancer" },
+            "status": { "loadBalancer": { "ingress": [{ "ip": address }] } },
+        })];
+        let remote = cluster.remote();
+        let checked = bench.guests.check_unused("c-m-one", &remote).await;
+        checked.is_ok()
+    };
+    let key = Key::new("c-m-one", "one-kubevip");
+    let fip = bench.guests.fips.get(&key).expect("a FloatingIP");
+    let leased = bench.guests.lease(&key, &fip).expect("a lease").address;
+    assert!(!unused(&leased.to_string()).await);
+    assert!(unused("10.9.0.1").await, "of another load balancer");
+    let theirs = json!({ "data": { "range-global": "10.9.0.1-10.9.0.9" } });
+    cluster.maps.lock().insert("kubevip".to_owned(), theirs);
+    assert!(!unused("10.9.0.1").await, "the cloud provider gave it");
+    bench.delete_fip("one").await;
+    assert!(!unused(&leased.to_string()).await, "the guest keeps it");
+}
+
+#[tokio::test]
 async fn a_floating_ip_that_names_another_cluster_or_none_takes_nothing_from_its_guest() {
     let bench = Bench::new(&["one", "two"]).await;
     let may_use = |fip: &Key| {
