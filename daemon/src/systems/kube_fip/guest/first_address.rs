@@ -136,7 +136,7 @@ impl VipGuests {
             Some(cluster.display_name.clone())
         };
         let (_, harvester) = self.access.harvester(credential, display_name).await?;
-        let choice = choose(&harvester, &pools, &offers);
+        let choice = choose(&harvester, &pools, &offers)?;
         let choice = choice.ok_or(VipWait::NoRange(harvester))?;
         Ok(Some(choice))
     }

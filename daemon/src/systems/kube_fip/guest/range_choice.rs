@@ -27,6 +27,8 @@ pub struct PoolNetworks {
     pub networks: Vec<String>,
     /// The one that kube-fip-operator looked at: that of the older field, else the first.
     pub original: Option<String>,
+    /// Why its networks are not known.
+    pub unread: Option<GuestUnready>,
 }
 
 /// The range, and what is worth an Event about the choice.
@@ -50,58 +52,72 @@ pub fn credential(hosting: &Hosting) -> Result<Option<&(String, String)>, GuestU
     }
 }
 
-/// The networks of all machine pools; `found` looks up a HarvesterConfig.
+/// The networks of all machine pools; `found` looks up a HarvesterConfig. A pool whose networks are not known says why: it
+/// matters only where no pool before it decides.
 ///
 /// # Errors
-/// A HarvesterConfig is not there yet, which may name the network that decides, or its network cannot be read; none names one.
+/// None names a network.
 pub fn networks(
     machines: &[MachineRef],
     found: impl Fn(&str) -> Option<Arc<Machine>>,
 ) -> Result<Vec<PoolNetworks>, GuestUnready> {
-    let networks = machines.iter().map(|machine| {
-        let config = || machine.config.clone();
-        let found = found(&machine.config);
-        let found = found.ok_or_else(|| GuestUnready::NoMachineConfig(config()))?;
-        match &found.unqualified {
-            Some(network) => Err(GuestUnready::BadNetworkName {
-                config: config(),
-                network: network.clone(),
-            }),
-            None => Ok(PoolNetworks {
-                control_plane: machine.control_plane,
-                networks: found.networks.clone(),
-                original: found.older.as_ref().or(found.networks.first()).cloned(),
-            }),
-        }
+    let pools = machines.iter().map(|machine| {
+        let read = read(machine, found(&machine.config));
+        read.unwrap_or_else(|unready| PoolNetworks {
+            control_plane: machine.control_plane,
+            networks: Vec::new(),
+            original: None,
+            unread: Some(unready),
+        })
     });
-    let networks: Vec<PoolNetworks> = networks.collect::<Result<_, _>>()?;
-    if networks.iter().all(|pool| pool.networks.is_empty()) {
+    let pools: Vec<PoolNetworks> = pools.collect();
+    let names_none = |pool: &PoolNetworks| pool.networks.is_empty() && pool.unread.is_none();
+    if pools.iter().all(names_none) {
         let first = machines.first().map(|machine| machine.config.clone());
         return Err(GuestUnready::NoNetwork(first.unwrap_or_default()));
     }
-    Ok(networks)
+    Ok(pools)
+}
+
+fn read(machine: &MachineRef, found: Option<Arc<Machine>>) -> Result<PoolNetworks, GuestUnready> {
+    let config = || machine.config.clone();
+    let found = found.ok_or_else(|| GuestUnready::NoMachineConfig(config()))?;
+    match &found.unqualified {
+        Some(network) => Err(GuestUnready::BadNetworkName {
+            config: config(),
+            network: network.clone(),
+        }),
+        None => Ok(PoolNetworks {
+            control_plane: machine.control_plane,
+            networks: found.networks.clone(),
+            original: found.older.as_ref().or(found.networks.first()).cloned(),
+            unread: None,
+        }),
+    }
 }
 
 /// Chooses among ranges that are offered in the order of their names. The networks of control-plane machines come before
 /// those of others, and a range of one of them before any other range of the Harvester; `None`: it has none.
+///
+/// # Errors
+/// The networks of a pool that may decide are not known.
 pub fn choose(
     harvester: &str,
     pools: &[PoolNetworks],
     ranges: &[RangeOffer],
-) -> Option<RangeChoice> {
+) -> Result<Option<RangeChoice>, GuestUnready> {
     let ours = || ranges.iter().filter(|one| one.harvester == harvester);
     let of = |network: &String| ours().find(|one| one.network == *network);
-    let (first, rest): (Vec<_>, Vec<_>) = pools.iter().partition(|pool| pool.control_plane);
-    let mut networks = first
-        .into_iter()
-        .chain(rest)
-        .flat_map(|pool| &pool.networks);
-    // The first pool and one network of it were all that the original looked at.
-    let looked_at = pools.first().and_then(|pool| pool.original.as_ref());
-    let first = ours().next()?;
-    let original = looked_at.and_then(of).unwrap_or(first);
-    let of_machines = networks.find_map(of);
+    let Some(first) = ours().next() else {
+        return Ok(None);
+    };
+    let of_machines = of_machines(pools, of)?;
     let chosen = of_machines.unwrap_or(first);
+    // The first pool and one network of it were all that the original looked at. It took nothing where it could not read that.
+    let looked_at = pools.first().filter(|pool| pool.unread.is_none());
+    let original = looked_at.map_or(chosen, |pool| {
+        pool.original.as_ref().and_then(of).unwrap_or(first)
+    });
     let mut notes = Vec::new();
     if of_machines.is_none() {
         notes.push(format!(
@@ -115,10 +131,27 @@ pub fn choose(
             chosen.name, chosen.network, original.name
         ));
     }
-    Some(RangeChoice {
+    Ok(Some(RangeChoice {
         range: chosen.name.clone(),
         note: (!notes.is_empty()).then(|| notes.join("; ")),
-    })
+    }))
+}
+
+/// The range of the first network of the pools that has one.
+fn of_machines<'a>(
+    pools: &[PoolNetworks],
+    of: impl Fn(&String) -> Option<&'a RangeOffer>,
+) -> Result<Option<&'a RangeOffer>, GuestUnready> {
+    let (first, rest): (Vec<_>, Vec<_>) = pools.iter().partition(|pool| pool.control_plane);
+    for pool in first.into_iter().chain(rest) {
+        if let Some(unready) = &pool.unread {
+            return Err(unready.clone());
+        }
+        if let Some(range) = pool.networks.iter().find_map(&of) {
+            return Ok(Some(range));
+        }
+    }
+    Ok(None)
 }
 
 /// The FloatingIP that a new guest gets, as the original names it.
@@ -147,6 +180,14 @@ mod tests {
             control_plane,
             networks: networks.iter().map(|one| (*one).to_owned()).collect(),
             original: networks.first().map(|one| (*one).to_owned()),
+            unread: None,
+        }
+    }
+
+    fn unread(control_plane: bool) -> PoolNetworks {
+        PoolNetworks {
+            unread: Some(GuestUnready::NoMachineConfig("m".into())),
+            ..pool(control_plane, &[])
         }
     }
 
@@ -160,7 +201,7 @@ mod tests {
     }
 
     fn chosen(harvester: &str, pools: &[PoolNetworks]) -> Option<(String, Option<String>)> {
-        let choice = choose(harvester, pools, &ranges())?;
+        let choice = choose(harvester, pools, &ranges()).expect("all pools are read")?;
         Some((choice.range, choice.note))
     }
 
@@ -216,6 +257,28 @@ mod tests {
         assert!(note.is_some_and(|note| note.contains("would have taken a")));
     }
 
+    #[test]
+    fn a_pool_that_cannot_be_read_keeps_a_guest_only_where_it_may_decide() {
+        let control_plane = || pool(true, &["vlan-1"]);
+        let without_range = || pool(true, &["vlan-7"]);
+        let workers = || pool(false, &["vlan-2"]);
+        let taken = |pools: &[PoolNetworks]| {
+            let choice = choose("hv-1", pools, &ranges());
+            choice.map(|choice| choice.map(|choice| (choice.range, choice.note)))
+        };
+        let b = Ok(Some(("b".to_owned(), None)));
+        assert_eq!(taken(&[control_plane(), unread(false)]), b);
+        assert_eq!(taken(&[unread(false), control_plane()]), b);
+        let kept = Err(GuestUnready::NoMachineConfig("m".into()));
+        assert_eq!(taken(&[unread(true), workers()]), kept);
+        assert_eq!(taken(&[without_range(), unread(false), workers()]), kept);
+        let before = [without_range(), workers(), unread(false)];
+        let range = taken(&before).ok().flatten().map(|(range, _)| range);
+        assert_eq!(range.as_deref(), Some("c"));
+        let nowhere = choose("hv-3", &[unread(true)], &ranges());
+        assert_eq!(nowhere, Ok(None), "no range is for it in any case");
+    }
+
     /// What keeps a guest whose one HarvesterConfig has these fields.
     fn kept_by(fields: Value) -> Option<&'static str> {
         let mut object = json!({
@@ -231,7 +294,8 @@ mod tests {
             config: "m".into(),
         };
         let found = networks(&[one], |_| Some(Arc::clone(&machine)));
-        found.err().map(|unready| unready.reason())
+        let chosen = found.and_then(|pools| choose("hv-1", &pools, &ranges()));
+        chosen.err().map(|unready| unready.reason())
     }
 
     fn interfaces(networks: &[&str]) -> Value {
