@@ -22,7 +22,8 @@ const OPERATOR: &str = "kube-fip-operator";
 /// Between two looks at it.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// The original, where it has or is to have pods: it has no Lease that would say who works.
+/// The original, where it has or is to have pods: it has no Lease that would say who works. A pod that is ending, which only
+/// newer API servers count, gives addresses until it is gone.
 pub async fn running(
     remote: &Remote,
     settings: &KubeFipSettings,
@@ -31,9 +32,10 @@ pub async fn running(
     let found: Option<Deployment> = remote.get(&target).await?;
     Ok(found.and_then(|found| {
         let status = found.status.as_ref();
-        let there = status.and_then(|status| status.replicas).unwrap_or(0);
+        let pods = status.map(|status| [status.replicas, status.terminating_replicas]);
+        let has_pods = pods.into_iter().flatten().flatten().any(|pods| pods > 0);
         let workload = OriginalWorkload::deployment(&found);
-        (workload.replicas > 0 || there > 0).then_some(workload)
+        (workload.replicas > 0 || has_pods).then_some(workload)
     }))
 }
 
@@ -105,6 +107,20 @@ mod tests {
             (
                 (200, r#"{"spec":{"replicas":0},"status":{"replicas":1}}"#),
                 true,
+            ),
+            (
+                (
+                    200,
+                    r#"{"spec":{"replicas":0},"status":{"terminatingReplicas":1}}"#,
+                ),
+                true,
+            ),
+            (
+                (
+                    200,
+                    r#"{"spec":{"replicas":0},"status":{"replicas":0,"terminatingReplicas":0}}"#,
+                ),
+                false,
             ),
             ((200, r#"{"spec":{"replicas":1}}"#), true),
             ((200, r#"{"spec":{}}"#), true),
