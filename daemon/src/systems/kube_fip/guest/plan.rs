@@ -24,7 +24,7 @@ pub struct VipFacts<'a> {
     pub addresses: &'a [GuestAddress],
     /// One of its FloatingIPs says `updateConfigMap: "true"`.
     pub rewrites: bool,
-    /// The ConfigMap is made in mode `disabled` too.
+    /// The ConfigMap is written in mode `disabled` too.
     pub map_when_disabled: bool,
 }
 
@@ -34,6 +34,8 @@ pub struct VipPlan {
     /// The keys of the ConfigMap that are fipd's.
     pub keys: Texts,
     pub map: MapRule,
+    /// No Service is to get an address: the keys of the ConfigMap that are fipd's go.
+    pub clears_map: bool,
     /// `None`: what is installed stays as it is. None at all: what fipd installed goes.
     pub releases: Option<Vec<ChartRelease>>,
 }
@@ -42,11 +44,6 @@ impl VipPlan {
     /// Releases are to be there.
     pub fn brings(&self) -> bool {
         self.releases.as_ref().is_some_and(|all| !all.is_empty())
-    }
-
-    /// No Service is to get an address.
-    pub fn has_no_address(&self) -> bool {
-        self.removes() && self.keys.is_empty()
     }
 
     /// What fipd installed goes.
@@ -180,14 +177,15 @@ pub fn installs(mode: GuestInstall, label: Option<&str>) -> Result<bool, VipWait
 /// Plans a guest. Without an address nothing is installed: kube-vip would have nothing to give.
 pub fn plan(facts: &VipFacts<'_>) -> (VipPlan, Option<VipWait>) {
     let keys = address_map::wanted(facts.addresses);
+    let off = facts.config.install == GuestInstall::Disabled && !facts.map_when_disabled;
     if keys.is_empty() {
         let nothing = VipPlan {
+            clears_map: !off,
             releases: Some(Vec::new()),
             ..VipPlan::default()
         };
         return (nothing, Some(VipWait::NoAddress));
     }
-    let off = facts.config.install == GuestInstall::Disabled && !facts.map_when_disabled;
     let map = match (off, facts.rewrites) {
         (true, _) => MapRule::Leave,
         (false, false) => MapRule::Make,
@@ -207,6 +205,7 @@ pub fn plan(facts: &VipFacts<'_>) -> (VipPlan, Option<VipWait>) {
     let plan = VipPlan {
         keys,
         map,
+        clears_map: false,
         releases,
     };
     (plan, installs.err())
@@ -303,16 +302,25 @@ mod tests {
     }
 
     #[test]
-    fn without_an_address_there_is_nothing_to_install() {
-        let config = config(GuestInstall::Enabled);
-        let (plan, wait) = plan(&VipFacts {
-            config: &config,
-            label: None,
-            addresses: &[],
-            rewrites: true,
-            map_when_disabled: true,
-        });
-        assert_eq!(plan.releases, Some(vec![]));
-        assert_eq!((plan.map, wait), (MapRule::Leave, Some(VipWait::NoAddress)));
+    fn without_an_address_there_is_nothing_to_install_and_nothing_is_offered() {
+        use GuestInstall::{Disabled, Enabled};
+        for (mode, map_when_disabled, clears) in [
+            (Enabled, true, true),
+            (Enabled, false, true),
+            (Disabled, true, true),
+            (Disabled, false, false),
+        ] {
+            let config = config(mode);
+            let (plan, wait) = plan(&VipFacts {
+                config: &config,
+                label: None,
+                addresses: &[],
+                rewrites: true,
+                map_when_disabled,
+            });
+            assert_eq!(plan.releases, Some(vec![]));
+            assert_eq!((plan.map, wait), (MapRule::Leave, Some(VipWait::NoAddress)));
+            assert_eq!(plan.clears_map, clears, "{mode:?} {map_when_disabled}");
+        }
     }
 }

@@ -219,7 +219,7 @@ impl VipGuests {
     }
 
     async fn write_addresses(&self, id: &str, remote: &Remote, plan: &VipPlan) -> Result<(), Stop> {
-        let written = match plan.has_no_address() {
+        let written = match plan.clears_map {
             true => apply::no_addresses(remote).await,
             false => apply::addresses(remote, plan.map, &plan.keys).await,
         };
