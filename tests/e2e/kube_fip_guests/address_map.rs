@@ -9,6 +9,7 @@ async fn an_address_stays_while_a_service_of_its_guest_has_it() {
     let guest = bed.make("kept", "one", on).await;
     let map = [("cidr-global", "10.90.0.2/32")];
     guest.wait_map("its address", &map).await;
+    guest.wait_releases(&[KUBE_VIP, CLOUD_PROVIDER]).await;
     let services = guest.serve_web().await;
     bed.objects.delete(&guest.fip()).await.unwrap();
     let fip = guest.fip();
@@ -19,6 +20,8 @@ async fn an_address_stays_while_a_service_of_its_guest_has_it() {
     guest.wait_map("no new Service gets it", &[]).await;
     let next = bed.make("kept-next", "two", json!({})).await;
     assert_eq!(next.wait_address().await, "10.90.0.3", "nobody else has it");
+    // kube-vip answers for the Service as long as it is there.
+    guest.wait_releases(&[KUBE_VIP, CLOUD_PROVIDER]).await;
     services
         .delete("web", &DeleteParams::default())
         .await
@@ -32,6 +35,7 @@ async fn an_address_stays_while_a_service_of_its_guest_has_it() {
     })
     .await
     .unwrap();
+    guest.wait_releases(&[]).await;
     let last = bed.make("kept-last", "three", json!({})).await;
     assert_eq!(last.wait_address().await, "10.90.0.2", "it is free");
 }

@@ -89,4 +89,17 @@ async fn a_new_guest_gets_its_address_and_charts_of_a_repository_a_registry_and_
         installs("event=\"configmap_management\",status=\"success\"").await,
         Some(1.0)
     );
+
+    // On a network that no range is of.
+    let mut other = bed.guest("new-other", "one", json!({}));
+    let interfaces = json!([{ "networkName": "default/vlan-9" }]);
+    other.machines.network_info = json!({ "interfaces": interfaces }).to_string();
+    other.write_machines().await;
+    other.make_cluster().await;
+    other.make_namespace().await;
+    let made = other.wait_event("FloatingIPMade").await;
+    assert!(
+        made.contains("the first one by name is taken: vlan-1"),
+        "{made}"
+    );
 }
