@@ -1153,6 +1153,10 @@ impl History {
                 key.network == spec.network && model::assignable(spec, key.address)
             };
             let out = mine.clone().filter(|lease| !gives(&lease.key)).count() as u128;
+            let aside = mine
+                .clone()
+                .filter(|lease| gives(&lease.key) && self.model.withheld(pool, lease.key.address));
+            assert_eq!(usage.withheld_in_use, aside.count() as u128, "{pool:?}");
             assert_eq!(
                 (usage.size, usage.used, usage.out_of_range),
                 (all.len() as u128, used, out)

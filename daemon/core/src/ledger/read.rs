@@ -38,7 +38,9 @@ pub struct PoolUsage {
     pub reserved: u128,
     /// Addresses that pools of other networks may mean as well, see [`Ledger::ambiguities`]; no part of `size`.
     pub withheld: u128,
-    /// Leases attributed to the pool that are on none of these.
+    /// Leases attributed to the pool on withheld addresses.
+    pub withheld_in_use: u128,
+    /// Leases attributed to the pool on other addresses than these.
     pub out_of_range: u128,
 }
 
@@ -54,8 +56,20 @@ impl PoolUsage {
             excluded: size.excluded,
             reserved: size.reserved,
             withheld: room.layout.withheld_count(),
+            withheld_in_use: room.aside,
             out_of_range: (attributed as u128).saturating_sub(room.own + room.aside),
         }
+    }
+
+    /// All leases on the pool's addresses, and those that it has elsewhere.
+    pub fn leased(&self) -> u128 {
+        let elsewhere = self.withheld_in_use.saturating_add(self.out_of_range);
+        self.used.saturating_add(elsewhere)
+    }
+
+    /// Whether any of it is leased.
+    pub fn in_use(&self) -> bool {
+        self.leased() > 0
     }
 }
 

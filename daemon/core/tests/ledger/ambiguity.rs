@@ -155,6 +155,9 @@ fn two_networks_give_both_and_it_can_be_taken_back() {
     );
     let usage = ledger.usage(ONE).expect("a pool");
     assert_eq!((usage.out_of_range, usage.used, usage.withheld), (0, 0, 4));
+    // A lease on a withheld address is a use of the pool as any other.
+    assert_eq!((usage.withheld_in_use, usage.leased()), (1, 1));
+    assert!(usage.in_use());
 }
 
 #[test]

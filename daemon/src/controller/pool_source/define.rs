@@ -124,7 +124,7 @@ impl<S: PoolSource> PoolController<S> {
     /// Whether the pool goes where the link of its object says: that is no doubt, nobody chose another network, and nothing is in use.
     fn follows(&self, object: &S::View, pool: &Pool) -> bool {
         let usage = self.context.read(|ledger| ledger.usage(pool.id));
-        let is_unused = usage.is_none_or(|usage| usage.used == 0 && usage.out_of_range == 0);
+        let is_unused = usage.is_none_or(|usage| !usage.in_use());
         pool.spec.network_by_default && is_unused && self.source.own_link(object).is_some()
     }
 

@@ -58,6 +58,7 @@ mod tests {
                 excluded: 0,
                 reserved: 2,
                 withheld: 0,
+                withheld_in_use: 0,
                 out_of_range: 0,
             },
             network: "default".into(),

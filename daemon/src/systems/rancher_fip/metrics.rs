@@ -272,6 +272,7 @@ mod tests {
             excluded: 2,
             reserved: 0,
             withheld: 0,
+            withheld_in_use: 0,
             out_of_range: 0,
         };
         let mut figures = Figures::default();

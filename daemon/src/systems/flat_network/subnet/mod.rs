@@ -299,7 +299,7 @@ impl SubnetSource {
         let read = subnet.read()?;
         let existing = ledger.mirror(&System::flat_network(), mirror.cluster, mirror.object);
         let usage = existing.and_then(|pool| ledger.usage(pool.id));
-        let in_use = usage.is_some_and(|usage| usage.used > 0 || usage.out_of_range > 0);
+        let in_use = usage.is_some_and(|usage| usage.in_use());
         let moved = self.accepted.moved(subnet, &read);
         if in_use {
             if let Some(field) = moved {

@@ -122,6 +122,7 @@ mod tests {
             excluded: 0,
             reserved: 0,
             withheld: 4,
+            withheld_in_use: 0,
             out_of_range: 0,
         };
         let mut state = PoolState {
