@@ -71,5 +71,7 @@ pub const DUAL_STACK: &str = "fipd.io/dual-stack";
 pub const KEEP_SECONDS: &str = "fipd.io/keep-address-seconds";
 /// Annotation on the address of a pod's first interface: the others of the pod, as the node is to know them. fipd's own.
 pub const FURTHER_INTERFACES: &str = "fipd.io/further-interfaces";
+/// Annotation on a subnet: those of its exclusions that are addresses of pods on macvlan, joined by `,`. fipd's own.
+pub const MIGRATED_ADDRESSES: &str = "fipd.io/migrated-addresses";
 /// Annotation on an address: the MAC of those that its pod names. fipd's own.
 pub const CHOSEN_MAC: &str = "fipd.io/mac";

@@ -1,7 +1,10 @@
 //! `migrate`: subnets, then workloads kind by kind, then Services.
 
+mod addresses;
 mod subnets;
 mod workloads;
+
+pub(super) use subnets::lift_all;
 
 use fipd_crds::flat_network::names::NAMESPACE as FLAT_NAMESPACE;
 use serde_json::{Value, json};
@@ -52,8 +55,14 @@ pub async fn migrate(
     }
     namespace(session).await?;
     let known = subnets::migrate(session).await?;
+    let mut workloads = Vec::new();
     for kind in &parts.workloads {
-        workloads::migrate(session, *kind, &known).await?;
+        workloads.extend(workloads::flat(session, *kind).await);
+    }
+    // Those that name addresses reserve them before the pods of others get any.
+    workloads.sort_by_key(|one| !one.names_addresses);
+    for workload in &workloads {
+        workloads::migrate(session, workload, &known).await?;
     }
     if parts.services {
         services(session).await?;

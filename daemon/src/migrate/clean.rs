@@ -1,10 +1,11 @@
-//! `clean`: subnets and definitions of macvlan go, once no pod has an address of it.
+//! `clean`: subnets and definitions of macvlan go, once no pod has an address of it, and what subnets of flat-network exclude for it.
 
 use fipd_crds::macvlan::names::{IP_DEFINITION, SUBNET_DEFINITION};
 use serde_json::Value;
 
 use super::{
     MigrateError,
+    apply::lift_all,
     kinds::{MACVLAN_IP, MACVLAN_SUBNET},
     report::ObjectOutcome,
     session::{MigrationSession, PlannedChange},
@@ -25,6 +26,7 @@ const NAMED: usize = 10;
 pub async fn clean(session: &mut MigrationSession) -> Result<(), MigrateError> {
     session.reach().await?;
     unused(session).await?;
+    lift_all(session).await?;
     let subnets = session.list(MACVLAN_SUBNET, Some).await;
     let subnets = subnets.map_err(|error| MigrateError::Failed(error.to_string()))?;
     for subnet in subnets.unwrap_or_default() {

@@ -59,6 +59,15 @@ fn both(annotations: &Texts, ip: &str, subnet: &str) -> bool {
         .all(|key| annotations.get(*key).is_some_and(|value| !value.is_empty()))
 }
 
+/// Whether such pods get addresses that they name, and no others.
+pub fn names_addresses(annotations: &Texts) -> bool {
+    let keys = [flat_network::IP, macvlan::IP].into_iter();
+    let values = keys.filter_map(|key| annotations.get(key));
+    let mut values = values.map(|value| value.trim());
+    let value = values.find(|value| !value.is_empty());
+    value.is_some_and(|value| value != "auto")
+}
+
 /// The subnet of such pods after the migration.
 pub fn subnet(annotations: &Texts) -> Option<&str> {
     let keys = [flat_network::SUBNET, macvlan::SUBNET];
@@ -287,6 +296,17 @@ mod tests {
         ]);
         assert!(is_on_flat_network(&moved));
         assert_eq!(subnet(&moved), Some("new"));
+    }
+
+    #[test]
+    fn pods_name_addresses_or_take_what_comes() {
+        for (ip, names) in [("auto", false), ("", false), ("10.0.0.5-10.0.0.6", true)] {
+            let old = all([(macvlan::IP, ip)]);
+            assert_eq!(names_addresses(&old), names, "{ip:?}");
+            let moved = all([(macvlan::IP, "10.0.0.9"), (flat_network::IP, ip)]);
+            assert_eq!(names_addresses(&moved), names || ip.is_empty(), "{ip:?}");
+        }
+        assert!(!names_addresses(&Texts::new()));
     }
 
     #[test]

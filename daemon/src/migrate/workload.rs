@@ -44,6 +44,8 @@ pub enum WorkloadPlan {
 pub struct WorkloadChange {
     /// The subnets that its pods need.
     pub subnets: BTreeSet<String>,
+    /// Its pods have the addresses that it names.
+    pub names_addresses: bool,
     /// A merge patch.
     pub patch: Value,
     /// Each change, for people.
@@ -51,6 +53,9 @@ pub struct WorkloadChange {
     /// What somebody should look at.
     pub notes: Vec<String>,
 }
+
+/// Note on a workload that names addresses.
+const NAMED: &str = "it names addresses, and fipd does not see which of them its pods on macvlan have: end these before the new ones begin (scale it to 0 first, or use the strategy Recreate), or two pods have one address for a while";
 
 /// Where the metadata of a template is, from the root of the workload.
 type Place = &'static [&'static str];
@@ -98,6 +103,7 @@ pub fn plan(kind: WorkloadKind, workload: &Value) -> WorkloadPlan {
     let mut change = WorkloadChange::of(workload, &templates);
     let subnets = annotations.iter().filter_map(metadata::subnet);
     change.subnets = subnets.map(str::to_owned).collect();
+    change.names_addresses = is_on(metadata::names_addresses);
     let notes = change.notes.clone();
     let skip = |why: &str| WorkloadPlan::Skip {
         why: why.to_owned(),
@@ -122,6 +128,9 @@ pub fn plan(kind: WorkloadKind, workload: &Value) -> WorkloadPlan {
     if let Some(owner) = controller(workload) {
         let note = format!("it belongs to {owner}, which may write the old template back");
         change.notes.push(note);
+    }
+    if change.names_addresses {
+        change.notes.push(NAMED.to_owned());
     }
     WorkloadPlan::Change(change)
 }
@@ -162,6 +171,7 @@ impl WorkloadChange {
     fn of(workload: &Value, templates: &[(Place, &Value)]) -> Self {
         let mut change = Self {
             subnets: BTreeSet::new(),
+            names_addresses: false,
             patch: json!({}),
             lines: Vec::new(),
             notes: Vec::new(),

@@ -214,3 +214,51 @@ spec: {subnet: lab, podId: u, cidr: 192.168.1.10/24, mac: aa:bb:cc:dd:ee:ff}
     let again = bed.report("clean --yes").await;
     assert_eq!(again.outcomes(), ["skipped"]);
 }
+
+/// What pods on macvlan have is given to nobody else until they are gone.
+#[tokio::test]
+async fn addresses_of_pods_on_macvlan_are_excluded_until_the_pods_are_gone() {
+    let pods = r#"
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: default, namespace: shop}
+---
+apiVersion: v1
+kind: Pod
+metadata:
+  name: web-0
+  namespace: shop
+  annotations: {macvlan.pandaria.cattle.io/ip: auto, macvlan.pandaria.cattle.io/subnet: lab}
+spec: {containers: [{name: a, image: a}]}
+---
+apiVersion: macvlan.cluster.cattle.io/v1
+kind: MacvlanIP
+metadata: {name: web-0, namespace: shop}
+spec: {subnet: lab, podId: u, cidr: 192.168.1.10/24, mac: aa:bb:cc:dd:ee:ff}
+---
+apiVersion: macvlan.cluster.cattle.io/v1
+kind: MacvlanIP
+metadata: {name: gone-0, namespace: shop}
+spec: {subnet: lab, podId: v, cidr: 192.168.1.11/24, mac: aa:bb:cc:dd:ee:fe}
+"#;
+    let bed = Bed::with("taken", &format!("{SITE}---{pods}")).await;
+    let report = bed.report(MIGRATE).await;
+    let named = report.object("StatefulSet", "shop/db")["notes"].to_string();
+    assert!(named.contains("scale it to 0"), "{named}");
+    let lab = bed.subnet("lab").await;
+    let noted = &lab["metadata"]["annotations"]["fipd.io/migrated-addresses"];
+    assert_eq!(lab["spec"]["exclusions"], json!(["192.168.1.10"]));
+    assert_eq!(*noted, "192.168.1.10");
+    let again = bed.report(MIGRATE).await;
+    assert_eq!(again.outcomes(), ["skipped"]);
+
+    bed.delete("/apis/macvlan.cluster.cattle.io/v1/namespaces/shop/macvlanips/web-0")
+        .await;
+    let last = bed.report(MIGRATE).await;
+    let subnet = "cattle-flat-network/lab";
+    assert_eq!(last.outcome("FlatNetworkSubnet", subnet), "migrated");
+    let lab = bed.subnet("lab").await;
+    assert_eq!(lab["spec"]["exclusions"], Value::Null);
+    let noted = &lab["metadata"]["annotations"]["fipd.io/migrated-addresses"];
+    assert_eq!(*noted, Value::Null);
+}

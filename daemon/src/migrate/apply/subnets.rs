@@ -8,12 +8,12 @@ use fipd_crds::{
 };
 use serde_json::{Value, json};
 
-use super::ALL;
+use super::{ALL, addresses::MacvlanAddresses};
 use crate::{
     controller::{client::CallError, owned::identify, store::Key},
     migrate::{
         MigrateError,
-        kinds::{FLAT_NETWORK_SUBNET, MACVLAN_SUBNET},
+        kinds::{FLAT_NETWORK_SUBNET, MACVLAN_IP, MACVLAN_SUBNET},
         report::ObjectOutcome,
         session::{Consent, MigrationSession, PlannedChange},
         subnet,
@@ -22,18 +22,15 @@ use crate::{
 
 /// Migrates all subnets; the names of those that are there afterwards, or would be.
 pub async fn migrate(session: &mut MigrationSession) -> Result<BTreeSet<String>, MigrateError> {
-    let there = FLAT_NETWORK_SUBNET.all_in(FLAT_NAMESPACE);
-    let name = |subnet: Value| Some(subnet["metadata"]["name"].as_str()?.to_owned());
-    let there = session
-        .remote
-        .list_paged(&there, session.options.page, name);
-    let mut known: BTreeSet<String> = match there.await {
-        Ok(names) => names.into_iter().collect(),
+    let there = match list(session).await {
+        Ok(there) => there,
         Err(error) => {
             session.fail(FLAT_NETWORK_SUBNET, ALL, &error.to_string());
             return Ok(BTreeSet::new());
         }
     };
+    let name = |subnet: &Value| Some(subnet["metadata"]["name"].as_str()?.to_owned());
+    let mut known: BTreeSet<String> = there.iter().filter_map(name).collect();
     let old = match session.list(MACVLAN_SUBNET, Some).await {
         Ok(old) => old.unwrap_or_default(),
         Err(error) => {
@@ -41,15 +38,48 @@ pub async fn migrate(session: &mut MigrationSession) -> Result<BTreeSet<String>,
             return Ok(known);
         }
     };
+    // A subnet is not made before it is known what it must not give.
+    let addresses = match MacvlanAddresses::read(session).await {
+        Ok(addresses) => addresses,
+        Err(error) => {
+            session.fail(MACVLAN_IP, ALL, &error.to_string());
+            return Ok(known);
+        }
+    };
+    for subnet in &there {
+        addresses.lift(session, subnet).await?;
+    }
     for object in old {
-        one(session, &object, &mut known).await?;
+        one(session, &object, &addresses, &mut known).await?;
     }
     Ok(known)
+}
+
+/// Takes away what migrations excluded from subnets, once macvlan has no addresses any more.
+pub async fn lift_all(session: &mut MigrationSession) -> Result<(), MigrateError> {
+    match list(session).await {
+        Ok(subnets) => {
+            for subnet in &subnets {
+                MacvlanAddresses::default().lift(session, subnet).await?;
+            }
+        }
+        Err(CallError::NotFound(_)) => {}
+        Err(error) => session.fail(FLAT_NETWORK_SUBNET, ALL, &error.to_string()),
+    }
+    Ok(())
+}
+
+/// The subnets of flat-network.
+async fn list(session: &MigrationSession) -> Result<Vec<Value>, CallError> {
+    let all = FLAT_NETWORK_SUBNET.all_in(FLAT_NAMESPACE);
+    let page = session.options.page;
+    session.remote.list_paged(&all, page, Some).await
 }
 
 async fn one(
     session: &mut MigrationSession,
     object: &Value,
+    addresses: &MacvlanAddresses,
     known: &mut BTreeSet<String>,
 ) -> Result<(), MigrateError> {
     let Some((key, _)) = identify(object) else {
@@ -60,7 +90,7 @@ async fn one(
         session.skip(MACVLAN_SUBNET, &key, &why, Vec::new());
         return Ok(());
     }
-    let converted = match subnet::convert(object) {
+    let mut converted = match subnet::convert(object) {
         Ok(converted) => converted,
         Err(why) => {
             session.fail(MACVLAN_SUBNET, &key, &why);
@@ -73,6 +103,7 @@ async fn one(
         session.skip(MACVLAN_SUBNET, &key, &why, converted.notes);
         return Ok(());
     }
+    addresses.exclude_from(&mut converted.subnet);
     let body = json!(converted.subnet);
     let change = format!(
         "make FlatNetworkSubnet {new} with labels {}, annotations {}, spec {}",

@@ -44,6 +44,7 @@ fn site(new: &'static str, old: &'static str) -> Vec<Answer> {
         ("GET", 200, "{}"),
         ("GET", 200, new),
         ("GET", 200, old),
+        ("GET", 404, "no MacvlanIPs"),
     ]
 }
 
@@ -88,12 +89,12 @@ async fn subnets_come_before_workloads() {
         outcomes(&session),
         [ObjectOutcome::Migrated, ObjectOutcome::Migrated]
     );
-    let subnet = asked[5].body["metadata"].clone();
+    let subnet = asked[6].body["metadata"].clone();
     assert_eq!(
         subnet,
         json!({ "name": "lab", "namespace": "cattle-flat-network" })
     );
-    let patch = &asked[8].body;
+    let patch = &asked[9].body;
     assert_eq!(
         patch["metadata"],
         json!({ "uid": "u", "resourceVersion": "7" })

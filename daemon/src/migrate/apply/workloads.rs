@@ -23,36 +23,46 @@ use crate::{
 /// How often a workload is read again because somebody else changed it.
 const ATTEMPTS: usize = 5;
 
-/// Migrates all workloads of a kind.
-pub async fn migrate(
-    session: &mut MigrationSession,
+/// A workload whose pods are on macvlan or on flat-network.
+#[derive(Debug)]
+pub struct FlatWorkload {
     kind: WorkloadKind,
-    known: &BTreeSet<String>,
-) -> Result<(), MigrateError> {
-    let flat = |object: Value| match workload::plan(kind, &object) {
-        WorkloadPlan::NotFlat => None,
-        WorkloadPlan::Skip { .. } | WorkloadPlan::Change(_) => Some(identify(&object)?.0),
+    key: Key,
+    /// It is to be changed, and its pods have the addresses that it names.
+    pub names_addresses: bool,
+}
+
+/// All such workloads of a kind.
+pub async fn flat(session: &mut MigrationSession, kind: WorkloadKind) -> Vec<FlatWorkload> {
+    let flat = |object: Value| {
+        let names_addresses = match workload::plan(kind, &object) {
+            WorkloadPlan::NotFlat => return None,
+            WorkloadPlan::Skip { .. } => false,
+            WorkloadPlan::Change(change) => change.names_addresses,
+        };
+        let (key, _) = identify(&object)?;
+        Some(FlatWorkload {
+            kind,
+            key,
+            names_addresses,
+        })
     };
-    let keys = match session.list(kind.kind(), flat).await {
-        Ok(keys) => keys.unwrap_or_default(),
+    match session.list(kind.kind(), flat).await {
+        Ok(found) => found.unwrap_or_default(),
         Err(error) => {
             session.fail(kind.kind(), ALL, &error.to_string());
-            return Ok(());
+            Vec::new()
         }
-    };
-    for key in keys {
-        one(session, kind, &key, known).await?;
     }
-    Ok(())
 }
 
 /// Migrates a workload as it is now: the list may be minutes old.
-async fn one(
+pub async fn migrate(
     session: &mut MigrationSession,
-    kind: WorkloadKind,
-    key: &Key,
+    workload: &FlatWorkload,
     known: &BTreeSet<String>,
 ) -> Result<(), MigrateError> {
+    let (kind, key) = (workload.kind, &workload.key);
     let target = kind.kind().target(key);
     let mut agreed: Option<Vec<String>> = None;
     for _ in 0..ATTEMPTS {

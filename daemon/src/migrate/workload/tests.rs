@@ -58,6 +58,18 @@ fn skipped(kind: WorkloadKind, workload: &Value) -> String {
 }
 
 #[test]
+fn one_that_names_addresses_says_that_its_old_pods_must_go_first() {
+    for kind in KINDS {
+        let mut annotations = old();
+        assert!(!change(kind, &workload(kind, &annotations)).names_addresses);
+        annotations["macvlan.pandaria.cattle.io/ip"] = json!("10.0.0.5-10.0.0.6");
+        let change = change(kind, &workload(kind, &annotations));
+        assert!(change.names_addresses, "{kind:?}");
+        assert!(change.notes[0].contains("scale it to 0"), "{kind:?}");
+    }
+}
+
+#[test]
 fn the_template_of_each_kind_is_patched() {
     for kind in KINDS {
         let change = change(kind, &workload(kind, &old()));

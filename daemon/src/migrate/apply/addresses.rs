@@ -1,0 +1,284 @@
+//! Addresses that pods on macvlan have. fipd gives none of them to others: the new subnets exclude them until those pods are gone.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
+
+use fipd_core::{AddressSpec, Span};
+use fipd_crds::{
+    flat_network::{FlatNetworkSubnet, names::MIGRATED_ADDRESSES},
+    macvlan::MacvlanIP,
+};
+use ipnet::IpNet;
+use serde_json::{Value, json};
+
+use crate::{
+    controller::{
+        client::{CallError, Patch},
+        kind::POD,
+        owned::identify,
+        store::Key,
+    },
+    migrate::{
+        MigrateError,
+        kinds::{FLAT_NETWORK_SUBNET, MACVLAN_IP},
+        metadata,
+        report::ObjectOutcome,
+        session::{MigrationSession, PlannedChange},
+    },
+    validation::flat_network::spans,
+};
+
+/// Addresses of pods on macvlan by the names of their subnets, without those that the pods name: a subnet that excluded these
+/// would refuse them to the next pods of the same workload.
+#[derive(Debug, Default)]
+pub struct MacvlanAddresses(BTreeMap<String, BTreeSet<IpAddr>>);
+
+impl MacvlanAddresses {
+    /// Those of the cluster now.
+    pub async fn read(session: &MigrationSession) -> Result<Self, CallError> {
+        let all = session.list(MACVLAN_IP, address).await?;
+        let all = all.unwrap_or_default();
+        if all.is_empty() {
+            return Ok(Self::default());
+        }
+        // Listed after the addresses, so that the pod of each is among them.
+        let pods = session.remote.list_meta(&POD.all(), "").await?;
+        let pods: BTreeSet<Key> = pods.iter().filter_map(pod_without_wish).collect();
+        let mut by_subnet: BTreeMap<String, BTreeSet<IpAddr>> = BTreeMap::new();
+        for (pod, subnet, address) in all {
+            if pods.contains(&pod) {
+                by_subnet.entry(subnet).or_default().insert(address);
+            }
+        }
+        Ok(Self(by_subnet))
+    }
+
+    /// Excludes those of a subnet that is to be made.
+    pub fn exclude_from(&self, subnet: &mut FlatNetworkSubnet) {
+        let name = subnet.metadata.name.as_deref().unwrap_or_default();
+        let (Some(taken), Ok(net)) = (self.0.get(name), subnet.spec.cidr.parse::<IpNet>()) else {
+            return;
+        };
+        let inside = taken.iter().filter(|address| net.contains(*address));
+        let entries = entries(inside.copied());
+        if entries.is_empty() {
+            return;
+        }
+        let annotations = subnet.metadata.annotations.get_or_insert_default();
+        annotations.insert(MIGRATED_ADDRESSES.to_owned(), entries.join(","));
+        subnet.spec.exclusions.extend(entries);
+    }
+
+    /// Takes away those of a subnet whose pods are gone.
+    pub async fn lift(
+        &self,
+        session: &mut MigrationSession,
+        subnet: &Value,
+    ) -> Result<(), MigrateError> {
+        let Some((key, uid)) = identify(subnet) else {
+            return Ok(());
+        };
+        let none = BTreeSet::new();
+        let taken = self.0.get(&*key.name).unwrap_or(&none);
+        let Some(lifted) = LiftedExclusions::of(subnet, taken) else {
+            return Ok(());
+        };
+        let change = format!(
+            "spec.exclusions {:?} becomes {:?}: pods on macvlan have no other addresses any more",
+            lifted.before, lifted.after
+        );
+        let planned =
+            PlannedChange::new(FLAT_NETWORK_SUBNET, &key, ObjectOutcome::Migrated, change);
+        if session.approved(&planned).await? {
+            let mut patch = lifted.patch();
+            // Nobody else's change is undone, and no other object of the name is changed.
+            patch["metadata"]["uid"] = json!(uid);
+            patch["metadata"]["resourceVersion"] = subnet["metadata"]["resourceVersion"].clone();
+            let target = FLAT_NETWORK_SUBNET.target(&key);
+            let made = session.remote.patch(&target, Patch::Merge, &patch).await;
+            session.changed(planned, made);
+        }
+        Ok(())
+    }
+}
+
+/// Pod, subnet and address of a MacvlanIP.
+fn address(object: Value) -> Option<(Key, String, IpAddr)> {
+    let (key, _) = identify(&object)?;
+    let ip: MacvlanIP = serde_json::from_value(object).ok()?;
+    let text = ip.spec.cidr.split('/').next()?;
+    Some((key, ip.spec.subnet, text.parse().ok()?))
+}
+
+/// A pod that has whatever address macvlan chose.
+fn pod_without_wish(pod: &Value) -> Option<Key> {
+    let annotations = metadata::texts(&pod["metadata"], "annotations");
+    let chosen = metadata::is_on_macvlan(&annotations) && !metadata::names_addresses(&annotations);
+    let (key, _) = identify(pod).filter(|_| chosen)?;
+    Some(key)
+}
+
+/// As a subnet excludes them: sorted, and joined where they touch.
+fn entries(addresses: impl Iterator<Item = IpAddr>) -> Vec<String> {
+    let all: Vec<Span> = addresses.map(Span::single).collect();
+    spans::merged(&all).iter().map(spans::text).collect()
+}
+
+/// The exclusions of a subnet without those that a migration added and that nobody needs any more.
+#[derive(Debug, PartialEq)]
+struct LiftedExclusions {
+    before: Vec<String>,
+    after: Vec<String>,
+    /// Of these, those of the migration.
+    added: Vec<String>,
+}
+
+impl LiftedExclusions {
+    /// `None`: nothing changes.
+    fn of(subnet: &Value, taken: &BTreeSet<IpAddr>) -> Option<Self> {
+        let annotations = metadata::texts(&subnet["metadata"], "annotations");
+        let noted = annotations.get(MIGRATED_ADDRESSES)?;
+        let noted: BTreeSet<&str> = noted.split(',').collect();
+        let before = subnet["spec"]["exclusions"].as_array();
+        let before = before.into_iter().flatten().filter_map(Value::as_str);
+        let before: Vec<String> = before.map(str::to_owned).collect();
+        // One that somebody took away by hand stays away.
+        let (added, others): (Vec<String>, Vec<String>) = before
+            .iter()
+            .cloned()
+            .partition(|entry| noted.contains(entry.as_str()));
+        let spans = added
+            .iter()
+            .filter_map(|entry| entry.parse::<AddressSpec>().ok());
+        let spans: Vec<Span> = spans.map(|entry| entry.span()).collect();
+        let needed = |address: &&IpAddr| spans.iter().any(|span| span.contains(**address));
+        let still = entries(taken.iter().filter(needed).copied());
+        if still == added && !added.is_empty() {
+            return None;
+        }
+        Some(Self {
+            after: others.into_iter().chain(still.iter().cloned()).collect(),
+            before,
+            added: still,
+        })
+    }
+
+    fn patch(&self) -> Value {
+        let filled = |texts: &[String], value: Value| match texts.is_empty() {
+            true => Value::Null,
+            false => value,
+        };
+        let noted = filled(&self.added, json!(self.added.join(",")));
+        json!({
+            "metadata": { "annotations": { MIGRATED_ADDRESSES: noted } },
+            "spec": { "exclusions": filled(&self.after, json!(self.after)) },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{
+        controller::client::testing::canned,
+        migrate::session::{Consent, MigrationOptions},
+    };
+
+    fn addresses(texts: &[&str]) -> BTreeSet<IpAddr> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    fn subnet(exclusions: &[&str], noted: &str) -> Value {
+        json!({
+            "metadata": { "name": "lab", "uid": "u", "annotations": { MIGRATED_ADDRESSES: noted } },
+            "spec": { "cidr": "10.0.0.0/24", "exclusions": exclusions },
+        })
+    }
+
+    #[test]
+    fn a_new_subnet_excludes_the_addresses_of_pods_on_macvlan_in_it() {
+        let taken = addresses(&["10.0.0.7", "10.0.0.6", "10.0.0.9", "10.0.1.1", "fd00::1"]);
+        let all = MacvlanAddresses([("lab".to_owned(), taken)].into());
+        let mut new = FlatNetworkSubnet::new("lab", Default::default());
+        new.spec.cidr = "10.0.0.0/24".to_owned();
+        new.spec.exclusions = vec!["10.0.0.200".to_owned()];
+        let mut other = FlatNetworkSubnet::new("other", new.spec.clone());
+        all.exclude_from(&mut new);
+        let expected = ["10.0.0.200", "10.0.0.6-10.0.0.7", "10.0.0.9"];
+        assert_eq!(new.spec.exclusions, expected);
+        let annotations = new.metadata.annotations.unwrap();
+        let noted = &annotations["fipd.io/migrated-addresses"];
+        assert_eq!(noted, "10.0.0.6-10.0.0.7,10.0.0.9");
+        all.exclude_from(&mut other);
+        assert_eq!(other.spec.exclusions, ["10.0.0.200"]);
+        assert_eq!(other.metadata.annotations, None);
+    }
+
+    #[test]
+    fn only_exclusions_of_the_migration_go_with_their_pods() {
+        let noted = "10.0.0.6-10.0.0.7,10.0.0.9";
+        let all = ["10.0.0.200", "10.0.0.6-10.0.0.7", "10.0.0.9"];
+        let others: &[&str] = &["10.0.0.200"];
+        let cases: [[&[&str]; 4]; 4] = [
+            [
+                &all,
+                &["10.0.0.7"],
+                &["10.0.0.200", "10.0.0.7"],
+                &["10.0.0.7"],
+            ],
+            // What pods got since is not added: fipd may have given it.
+            [
+                &all,
+                &["10.0.0.9", "10.0.0.8"],
+                &["10.0.0.200", "10.0.0.9"],
+                &["10.0.0.9"],
+            ],
+            [&all, &[], others, &[]],
+            // Somebody took them away by hand.
+            [others, &["10.0.0.9"], others, &[]],
+        ];
+        for [exclusions, taken, after, added] in cases {
+            let lifted = LiftedExclusions::of(&subnet(exclusions, noted), &addresses(taken));
+            let lifted = lifted.unwrap();
+            assert_eq!(lifted.after, after, "{taken:?}");
+            assert_eq!(lifted.added, added, "{taken:?}");
+        }
+        let same = addresses(&["10.0.0.6", "10.0.0.7", "10.0.0.9"]);
+        assert_eq!(LiftedExclusions::of(&subnet(&all, noted), &same), None);
+        let by_hand = json!({ "spec": { "exclusions": all } });
+        assert_eq!(LiftedExclusions::of(&by_hand, &BTreeSet::new()), None);
+        let gone = LiftedExclusions::of(&subnet(&["10.0.0.9"], "10.0.0.9"), &BTreeSet::new());
+        let patch = gone.unwrap().patch();
+        assert_eq!(patch["spec"], json!({ "exclusions": null }));
+        let annotations = &patch["metadata"]["annotations"];
+        assert_eq!(*annotations, json!({ "fipd.io/migrated-addresses": null }));
+    }
+
+    #[tokio::test]
+    async fn what_a_pod_names_or_no_pod_has_is_not_excluded() {
+        let ips = r#"{"items":[
+            {"metadata":{"namespace":"shop","name":"web","uid":"1"},"spec":{"subnet":"lab","cidr":"10.0.0.5/24"}},
+            {"metadata":{"namespace":"shop","name":"db-0","uid":"2"},"spec":{"subnet":"lab","cidr":"10.0.0.6/24"}},
+            {"metadata":{"namespace":"shop","name":"gone","uid":"3"},"spec":{"subnet":"lab","cidr":"10.0.0.7/24"}},
+            {"metadata":{"namespace":"shop","name":"odd","uid":"4"},"spec":{"subnet":"lab","cidr":"x"}}]}"#;
+        let pods = r#"{"items":[
+            {"metadata":{"namespace":"shop","name":"web","uid":"w","annotations":{
+                "macvlan.pandaria.cattle.io/ip":"auto","macvlan.pandaria.cattle.io/subnet":"lab"}}},
+            {"metadata":{"namespace":"shop","name":"db-0","uid":"d","annotations":{
+                "macvlan.pandaria.cattle.io/ip":"10.0.0.6","macvlan.pandaria.cattle.io/subnet":"lab"}}}]}"#;
+        let (remote, _) = canned(&[("GET", 200, ips), ("GET", 200, pods)]);
+        let options = MigrationOptions {
+            consent: Consent::Given,
+            interval: Duration::ZERO,
+            page: 30,
+        };
+        let session = MigrationSession::new("migrate", remote, options);
+        let read = MacvlanAddresses::read(&session).await.unwrap();
+        assert_eq!(read.0["lab"], addresses(&["10.0.0.5"]));
+        assert_eq!(read.0.len(), 1);
+    }
+}
