@@ -1,7 +1,7 @@
 //! Pods whose node does not do what it should, and what leads to the CNI plugin.
 
-use k8s_openapi::api::events::v1::Event;
-use kube::api::{Api, DeleteParams, ListParams};
+use k8s_openapi::api::{core::v1::Node, events::v1::Event};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 
 use super::*;
 
@@ -27,7 +27,7 @@ async fn lone_pod(bed: &PodBed, path: &str, node: &str, grace: u8) -> String {
 }
 
 /// Row 56, and defect 21 of g.1: a pod that does not get to use its address is deleted in time, and one on a dead node gives it back
-/// once the Node is gone or the declared time is over, not before.
+/// once the Node is gone or the declared time is over, not before. A node that is ready has its pods end themselves.
 #[tokio::test]
 async fn row_56_g1_21_a_pod_that_its_node_fails_keeps_its_address_for_the_declared_time() {
     let settings = "pending-limit = \"30s\"\ndead-node-limit = \"30s\"";
@@ -37,12 +37,17 @@ async fn row_56_g1_21_a_pod_that_its_node_fails_keeps_its_address_for_the_declar
     made.await.unwrap();
     let path = subnet("nodes");
     objects.wait_phase(SUBNET, &path, "Active").await.unwrap();
-    for node in ["silent", "removed"] {
+    for node in ["silent", "removed", "ready"] {
         bed.node(node).await.unwrap();
     }
+    let nodes: Api<Node> = Api::all(objects.client.clone());
+    let ready = json!({ "status": { "conditions": [{ "type": "Ready", "status": "True" }] } });
+    let (params, ready) = (PatchParams::default(), Patch::Merge(ready));
+    let patched = nodes.patch_status("ready", &params, &ready);
+    patched.await.unwrap();
     let stuck = lone_pod(&bed, "nodes/stuck", "silent", 0).await;
     let mut held = BTreeMap::new();
-    for node in ["silent", "removed"] {
+    for node in ["silent", "removed", "ready"] {
         let path = format!("nodes/{node}");
         held.insert(node, lone_pod(&bed, &path, node, 1).await);
         objects.attach(&path).await.unwrap();
@@ -53,7 +58,7 @@ async fn row_56_g1_21_a_pod_that_its_node_fails_keeps_its_address_for_the_declar
     let leases = bed.leases("10.144.").await.unwrap();
     assert_eq!(
         leases.len(),
-        3,
+        4,
         "nobody knows that the pods are gone: {leases:?}"
     );
     bed.remove_node("removed").await.unwrap();
@@ -68,7 +73,12 @@ async fn row_56_g1_21_a_pod_that_its_node_fails_keeps_its_address_for_the_declar
     };
     let leases = left(&held["removed"]).await;
     assert!(leases.contains_key(&held["silent"]), "{leases:?}");
-    left(&held["silent"]).await;
+    let leases = left(&held["silent"]).await;
+    assert!(leases.contains_key(&held["ready"]), "{leases:?}");
+    let now = DeleteParams::default().grace_period(0);
+    let pods = objects.of("Pod", "nodes");
+    pods.delete("ready", &now).await.unwrap();
+    left(&held["ready"]).await;
     for node in ["removed", "silent"] {
         let path = format!("nodes/{node}");
         let note = objects.wait_event(&path, "NodeLost").await.unwrap();
@@ -95,7 +105,9 @@ async fn row_56_g1_21_a_pod_that_its_node_fails_keeps_its_address_for_the_declar
     })
     .await
     .unwrap();
-    bed.remove_node("silent").await.unwrap();
+    for node in ["silent", "ready"] {
+        bed.remove_node(node).await.unwrap();
+    }
 }
 
 /// Row 63 and c.1: each namespace has the attachment; an edited one is repaired, and a foreign one left alone.

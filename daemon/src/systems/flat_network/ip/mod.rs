@@ -16,7 +16,7 @@ use std::{
 use fipd_core::{Holder, LeaseKey, Ledger, PoolId, Tenant};
 use fipd_crds::flat_network::{FlatNetworkIP, FlatNetworkIPSpec, FlatNetworkIPStatus};
 use k8s_openapi::{
-    api::core::v1::Pod,
+    api::core::v1::{Node, Pod},
     apimachinery::pkg::apis::meta::v1::{Condition, OwnerReference},
     jiff,
 };
@@ -311,11 +311,10 @@ impl FlatIps {
             return Ok(uses.then_some(Next::After(LOOK_AGAIN)));
         }
         if let Some(node) = alive::node_to_ask(&pod, jiff::Timestamp::now()) {
-            let there = remote
-                .get::<serde::de::IgnoredAny>(&NODE.named("", node))
-                .await?;
+            let found = remote.get::<Node>(&NODE.named("", node)).await?;
+            let state = alive::NodeState::of(found.as_ref());
             let limit = ips.user.settings.dead_node_limit;
-            if alive::is_lost(&pod, there.is_some(), limit.0, jiff::Timestamp::now()) {
+            if alive::is_lost(&pod, state, limit.0, jiff::Timestamp::now()) {
                 let note = format!(
                     "its pod ended on node {node}, which does not answer: the address is released"
                 );
