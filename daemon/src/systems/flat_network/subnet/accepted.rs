@@ -5,11 +5,17 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use fipd_core::Text;
+use fipd_core::{Ledger, Pool, Text};
 use parking_lot::Mutex;
 
 use super::{SubnetLabels, SubnetView};
-use crate::{systems::flat_network::names::ACTIVE, validation::flat_network::subnet::FlatSubnet};
+use crate::{
+    config::DEFAULT_NETWORK, systems::flat_network::names::ACTIVE,
+    validation::flat_network::subnet::FlatSubnet,
+};
+
+/// The field of the VLAN.
+pub(super) const VLAN: &str = "spec.vlan";
 
 /// By the UIDs of subnets.
 #[derive(Debug, Default)]
@@ -53,6 +59,17 @@ impl AcceptedSubnets {
     }
 }
 
+/// Whether the pool is already in the network that the VLAN has by default. An accepted edit moves the pool before the status
+/// says so, which fipd may not have lived to write.
+pub(super) fn has_followed(ledger: &Ledger, pool: &Pool, now: &FlatSubnet) -> bool {
+    let wanted = match now.vlan {
+        0 => DEFAULT_NETWORK.to_owned(),
+        vlan => format!("vlan-{vlan}"),
+    };
+    let network = ledger.network(pool.spec.network);
+    pool.spec.network_by_default && network.is_some_and(|network| *network.name == *wanted)
+}
+
 fn relabelled(labels: &SubnetLabels, now: &FlatSubnet) -> Option<&'static str> {
     let now = SubnetLabels::of(now);
     let other = |before: &Option<String>, now: &Option<String>| before.is_some() && before != now;
@@ -64,7 +81,7 @@ fn relabelled(labels: &SubnetLabels, now: &FlatSubnet) -> Option<&'static str> {
 }
 
 fn first(changes: [bool; 3]) -> Option<&'static str> {
-    let fields = ["spec.master", "spec.vlan", "spec.flatMode"].into_iter();
+    let fields = ["spec.master", VLAN, "spec.flatMode"].into_iter();
     let mut changed = fields.zip(changes).filter(|(_, changed)| *changed);
     changed.next().map(|(field, _)| field)
 }

@@ -20,6 +20,7 @@ use k8s_openapi::jiff;
 use serde_json::{Value, json};
 
 pub use self::accepted::AcceptedSubnets;
+use self::accepted::{VLAN, has_followed};
 use super::{
     ip::FlatIpView,
     names::{ACTIVE, FLAT_IP, IPV6TO4, SUBNET_REMOVE},
@@ -300,7 +301,9 @@ impl SubnetSource {
         let existing = ledger.mirror(&System::flat_network(), mirror.cluster, mirror.object);
         let usage = existing.and_then(|pool| ledger.usage(pool.id));
         let in_use = usage.is_some_and(|usage| usage.in_use());
+        let followed = || existing.is_some_and(|pool| has_followed(ledger, pool, &read));
         let moved = self.accepted.moved(subnet, &read);
+        let moved = moved.filter(|field| *field != VLAN || !followed());
         if in_use {
             if let Some(field) = moved {
                 return Some(format!(

@@ -1,4 +1,4 @@
-use fipd_core::{NetworkId, Op, PoolId, testing};
+use fipd_core::{ClusterId, Network, NetworkId, Op, PoolId, testing};
 use fipd_crds::flat_network::FlatNetworkIP;
 
 use super::*;
@@ -77,5 +77,63 @@ fn a_subnet_whose_pods_have_addresses_was_served_whatever_its_phase_says() {
         let ip: FlatNetworkIP = serde_json::from_value(ip).expect("an address");
         source.ips.set(&Key::new("ns", name), FlatIpView::of(ip));
         assert_eq!(source.was_served(&failed), served, "{name}");
+    }
+}
+
+/// The pool moves before the status says that the edit was accepted: fipd may be killed in between, and pods come after that.
+#[test]
+fn an_edit_of_the_vlan_that_the_pool_has_followed_was_accepted() {
+    let source = SubnetSource {
+        settings: FlatNetworkSettings::default(),
+        subnets: Objects::new(),
+        ips: Objects::new(),
+        accepted: Arc::default(),
+    };
+    let cluster = ClusterId("c".into());
+    let mirror = MirrorOf {
+        cluster: &cluster,
+        cluster_name: "lab",
+        object: "cattle-flat-network/lab",
+        uid: "u",
+    };
+    let judged = |vlan: u16, network: u32, network_by_default: bool| {
+        let mut edited = subnet((1, 60), ACTIVE);
+        let before = edited.spec.clone();
+        edited.spec.vlan = vlan.into();
+        edited.status.accepted = Some(before);
+        let mut ledger = Ledger::new();
+        for (id, name) in [(7, "vlan-10"), (8, "vlan-20")] {
+            ledger.apply(&Op::PutNetwork(Network {
+                id: NetworkId(id),
+                name: name.into(),
+                hold: None,
+            }));
+        }
+        let network = NetworkId(network);
+        let pool = testing::pool(PoolSpec {
+            network,
+            network_by_default,
+            origin: mirror.origin(System::flat_network()),
+            ..edited.read().expect("a subnet").pool()
+        });
+        ledger.apply(&Op::PutPool(pool.into()));
+        let place = LeaseKey {
+            network,
+            address: [10, 1, 2, 7].into(),
+        };
+        let lease = testing::lease(
+            place,
+            Some(PoolId(1)),
+            [testing::holder("fipd/vm/lab/web", "1")],
+        );
+        ledger.apply(&Op::PutLease(lease.into()));
+        source.judge(&ledger, &mirror, &edited)
+    };
+    assert_eq!(judged(20, 8, true), None);
+    assert_eq!(judged(0, 0, true), None);
+    for (vlan, network, by_default) in [(20, 7, true), (20, 8, false), (20, 0, true), (0, 7, true)]
+    {
+        let why = judged(vlan, network, by_default).expect("it is in use");
+        assert!(why.starts_with("spec.vlan"), "{why}");
     }
 }
