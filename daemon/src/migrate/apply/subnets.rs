@@ -1,9 +1,9 @@
 //! Subnets of flat-network for those of macvlan.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use fipd_crds::{
-    flat_network::names::NAMESPACE as FLAT_NAMESPACE,
+    flat_network::{FlatNetworkSubnetSpec, names::NAMESPACE as FLAT_NAMESPACE},
     macvlan::names::NAMESPACE as MACVLAN_NAMESPACE,
 };
 use serde_json::{Value, json};
@@ -18,19 +18,22 @@ use crate::{
         session::{Consent, MigrationSession, PlannedChange},
         subnet,
     },
+    validation::flat_network::subnet::FlatSubnet,
 };
 
-/// Migrates all subnets; the names of those that are there afterwards, or would be.
-pub async fn migrate(session: &mut MigrationSession) -> Result<BTreeSet<String>, MigrateError> {
+/// The names of subnets, and why pods would get no address of one.
+pub type KnownSubnets = BTreeMap<String, Result<(), String>>;
+
+/// Migrates all subnets; those that are there afterwards, or would be.
+pub async fn migrate(session: &mut MigrationSession) -> Result<KnownSubnets, MigrateError> {
     let there = match list(session).await {
         Ok(there) => there,
         Err(error) => {
             session.fail(FLAT_NETWORK_SUBNET, ALL, &error.to_string());
-            return Ok(BTreeSet::new());
+            return Ok(KnownSubnets::new());
         }
     };
-    let name = |subnet: &Value| Some(subnet["metadata"]["name"].as_str()?.to_owned());
-    let mut known: BTreeSet<String> = there.iter().filter_map(name).collect();
+    let mut known: KnownSubnets = there.iter().filter_map(serves).collect();
     let old = match session.list(MACVLAN_SUBNET, Some).await {
         Ok(old) => old.unwrap_or_default(),
         Err(error) => {
@@ -69,6 +72,26 @@ pub async fn lift_all(session: &mut MigrationSession) -> Result<(), MigrateError
     Ok(())
 }
 
+/// A subnet, and why pods get no address of it.
+fn serves(subnet: &Value) -> Option<(String, Result<(), String>)> {
+    let name = subnet["metadata"]["name"].as_str()?.to_owned();
+    let status = &subnet["status"];
+    if status["phase"] == "Failed" {
+        let why = status["failureMessage"].as_str().unwrap_or_default();
+        return Some((name, Err(format!("is refused: {why}"))));
+    }
+    Some((name, readable(&subnet["spec"])))
+}
+
+/// Whether fipd takes a subnet with this spec.
+fn readable(spec: &Value) -> Result<(), String> {
+    let spec: Result<FlatNetworkSubnetSpec, _> = serde_json::from_value(spec.clone());
+    let spec = spec.map_err(|error| format!("cannot be read: {error}"))?;
+    let read = FlatSubnet::read(&spec);
+    read.map(drop)
+        .map_err(|wrong| format!("is refused: {wrong}"))
+}
+
 /// The subnets of flat-network.
 async fn list(session: &MigrationSession) -> Result<Vec<Value>, CallError> {
     let all = FLAT_NETWORK_SUBNET.all_in(FLAT_NAMESPACE);
@@ -80,7 +103,7 @@ async fn one(
     session: &mut MigrationSession,
     object: &Value,
     addresses: &MacvlanAddresses,
-    known: &mut BTreeSet<String>,
+    known: &mut KnownSubnets,
 ) -> Result<(), MigrateError> {
     let Some((key, _)) = identify(object) else {
         return Ok(());
@@ -98,13 +121,22 @@ async fn one(
         }
     };
     let new = Key::new(FLAT_NAMESPACE, &key.name);
-    if known.contains(&*key.name) {
+    if known.contains_key(&*key.name) {
         let why = format!("FlatNetworkSubnet {new} exists already");
         session.skip(MACVLAN_SUBNET, &key, &why, converted.notes);
         return Ok(());
     }
     addresses.exclude_from(&mut converted.subnet);
     let body = json!(converted.subnet);
+    if let Err(why) = readable(&body["spec"]) {
+        session.fail(
+            MACVLAN_SUBNET,
+            &key,
+            &format!("FlatNetworkSubnet {new} {why}; correct it in the MacvlanSubnet"),
+        );
+        known.insert(key.name.to_string(), Err(why));
+        return Ok(());
+    }
     let change = format!(
         "make FlatNetworkSubnet {new} with labels {}, annotations {}, spec {}",
         body["metadata"]["labels"], body["metadata"]["annotations"], body["spec"]
@@ -117,11 +149,11 @@ async fn one(
             .create(&FLAT_NETWORK_SUBNET.target(&new), &body)
             .await;
         if matches!(made, Ok(()) | Err(CallError::Conflict(..))) {
-            known.insert(key.name.to_string());
+            known.insert(key.name.to_string(), Ok(()));
         }
         session.created(planned, made);
     } else if session.options.consent == Consent::DryRun {
-        known.insert(key.name.to_string());
+        known.insert(key.name.to_string(), Ok(()));
     }
     Ok(())
 }

@@ -29,8 +29,8 @@ const WORKLOADS: &str = concat!(
     "]}"
 );
 const NONE: &str = r#"{"items":[]}"#;
-const NEW_LAB: &str = r#"{"items":[{"metadata":{"name":"lab"}}]}"#;
-const OLD_LAB: &str = r#"{"items":[{"metadata":{"namespace":"kube-system","name":"lab","uid":"u"},"spec":{"cidr":"10.0.0.0/24"}}]}"#;
+const NEW_LAB: &str = r#"{"items":[{"metadata":{"name":"lab"},"spec":{"flatMode":"macvlan","master":"eth0","cidr":"10.0.0.0/24"}}]}"#;
+const OLD_LAB: &str = r#"{"items":[{"metadata":{"namespace":"kube-system","name":"lab","uid":"u"},"spec":{"master":"eth0","cidr":"10.0.0.0/24"}}]}"#;
 
 /// The answers until workloads are listed.
 fn site(new: &'static str, old: &'static str) -> Vec<Answer> {
@@ -126,6 +126,39 @@ async fn a_workload_without_its_subnet_is_not_changed() {
             .detail
             .contains("cattle-flat-network/lab")
     );
+}
+
+#[tokio::test]
+async fn a_workload_on_a_subnet_that_serves_nobody_is_not_changed() {
+    const FAILED: &str = r#"{"items":[{"metadata":{"name":"lab"},"spec":{"flatMode":"macvlan","master":"eth0","cidr":"10.0.0.0/24"},
+        "status":{"phase":"Failed","failureMessage":"CIDR conflict with \"other\""}}]}"#;
+    const UNREAD: &str = r#"{"items":[{"metadata":{"name":"lab"},"spec":{"flatMode":"macvlan","master":"eth0","cidr":"ten"}}]}"#;
+    for (new, says) in [(FAILED, "CIDR conflict with"), (UNREAD, "spec.cidr")] {
+        let mut answers = site(new, NONE);
+        answers.extend([("GET", 200, WORKLOADS), ("GET", 200, WEB)]);
+        let (session, _) = run(Consent::Given, WorkloadKind::Deployment, answers).await;
+        assert_eq!(outcomes(&session), [ObjectOutcome::Failed]);
+        let said = &session.report.objects[0].detail;
+        assert!(
+            said.contains(says) && said.contains("correct that"),
+            "{said}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_subnet_that_fipd_would_refuse_is_not_made() {
+    const ODD: &str = r#"{"items":[{"metadata":{"namespace":"kube-system","name":"lab","uid":"u"},"spec":{"master":"eth0","vlan":5000,"cidr":"10.0.0.0/24"}}]}"#;
+    let mut answers = site(NONE, ODD);
+    answers.extend([("GET", 200, WORKLOADS), ("GET", 200, WEB)]);
+    let (session, _) = run(Consent::Given, WorkloadKind::Deployment, answers).await;
+    assert_eq!(
+        outcomes(&session),
+        [ObjectOutcome::Failed, ObjectOutcome::Failed]
+    );
+    for object in &session.report.objects {
+        assert!(object.detail.contains("spec.vlan"), "{object:?}");
+    }
 }
 
 #[tokio::test]

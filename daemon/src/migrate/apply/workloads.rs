@@ -1,11 +1,9 @@
 //! Workloads, by their templates.
 
-use std::collections::BTreeSet;
-
 use fipd_crds::flat_network::names::NAMESPACE as FLAT_NAMESPACE;
 use serde_json::Value;
 
-use super::ALL;
+use super::{ALL, subnets::KnownSubnets};
 use crate::{
     controller::{
         client::{CallError, Patch},
@@ -60,7 +58,7 @@ pub async fn flat(session: &mut MigrationSession, kind: WorkloadKind) -> Vec<Fla
 pub async fn migrate(
     session: &mut MigrationSession,
     workload: &FlatWorkload,
-    known: &BTreeSet<String>,
+    known: &KnownSubnets,
 ) -> Result<(), MigrateError> {
     let (kind, key) = (workload.kind, &workload.key);
     let target = kind.kind().target(key);
@@ -110,7 +108,7 @@ async fn wanted(
     session: &mut MigrationSession,
     kind: WorkloadKind,
     key: &Key,
-    known: &BTreeSet<String>,
+    known: &KnownSubnets,
 ) -> Option<(Value, WorkloadChange)> {
     let found = match session.remote.get::<Value>(&kind.kind().target(key)).await {
         Ok(Some(found)) => found,
@@ -139,10 +137,17 @@ async fn wanted(
             return None;
         }
     };
-    let missing = change.subnets.iter().find(|name| !known.contains(*name));
-    if let Some(missing) = missing {
+    let useless = change.subnets.iter().find_map(|name| {
+        let why = match known.get(name) {
+            Some(Ok(())) => return None,
+            Some(Err(why)) => format!("{why}; correct"),
+            None => "does not exist; make".to_owned(),
+        };
+        Some((name, why))
+    });
+    if let Some((name, why)) = useless {
         let why = format!(
-            "FlatNetworkSubnet {FLAT_NAMESPACE}/{missing} does not exist, so its pods would get no address; make that first, and run it again"
+            "its pods would get no address: FlatNetworkSubnet {FLAT_NAMESPACE}/{name} {why} that first, and run it again"
         );
         session.fail(kind.kind(), key, &why);
         return None;
