@@ -254,7 +254,7 @@ async fn serve(site: Arc<Site>, system: RunningFlatNetwork) {
     if !begin_pods(&pods, &mut tasks).await {
         return;
     }
-    follow_up(&site, &events, &services, &mut tasks);
+    follow_up(&site, &events, (&services, &ips), &mut tasks);
     let facts = Arc::new(ClusterFacts(Arc::clone(&pods)));
     system.judged.add(&site.name, facts);
     adoption::keep(&site.session, &site.system, &inventory).await;
@@ -280,12 +280,12 @@ async fn begin_pods(pods: &Arc<PodController>, tasks: &mut JoinSet<()>) -> bool 
 fn follow_up(
     site: &Arc<Site>,
     events: &Arc<Events>,
-    services: &Arc<ServiceWatches>,
+    (services, ips): (&Arc<ServiceWatches>, &Arc<FlatIpController>),
     tasks: &mut JoinSet<()>,
 ) {
     services.follow(site, tasks);
     service::start(site, events, services, tasks);
-    endpoints::start(site, events, services, tasks);
+    endpoints::start(site, events, services, &ips.context.objects, tasks);
     ingress::start(site, events, services, tasks);
     let config = site.settings::<FlatNetworkSettings>().attachment();
     attachment::start(site, events, &config, tasks);
@@ -328,11 +328,12 @@ fn watch(
         waiting.for_each(|(key, _)| queue.add(key));
     });
     let (queue, all) = (Arc::clone(&ips.context.queue), Arc::clone(pods));
-    let listing = Arc::clone(subnets);
+    let (listing, led) = (Arc::clone(subnets), Arc::clone(services));
     let view = |ip: FlatNetworkIP| Some(FlatIpView::of(ip));
     ips.context.follow(tasks, view, move |key| {
         queue.add(key.clone());
         all.address_changed(key);
+        led.address_changed(key);
         // Its subnet lists the MAC.
         let named = all
             .ips

@@ -104,7 +104,7 @@ mod tests {
     use crate::controller::store::Key;
     use crate::systems::flat_network::endpoints::{
         observe,
-        resolve::testing::{pod, service, subject},
+        resolve::testing::{pod, resolved, service, subject},
     };
 
     /// Row 62, and defect g1-16.
@@ -120,7 +120,7 @@ mod tests {
             pod("web-1", &["10.2.3.2"], 8080, false),
             pod("web-2", &["10.2.3.3"], 9090, true),
         ];
-        let groups = subject.resolve(&pods);
+        let groups = resolved(&subject, &pods);
         let body = plan(&subject, &groups, None).unwrap();
         let labels = json!({ SKIP_MIRROR: "true", HEADLESS: "" });
         assert_eq!(body["metadata"]["labels"], labels);
@@ -132,7 +132,7 @@ mod tests {
 
         let seen = observe::endpoints(serde_json::from_value(body).unwrap());
         assert_eq!(plan(&subject, &groups, Some(&seen)), None, "once is enough");
-        let fewer = subject.resolve(&pods[..1]);
+        let fewer = resolved(&subject, &pods[..1]);
         assert!(plan(&subject, &fewer, Some(&seen)).is_some());
         let none = plan(&subject, &EndpointGroups::new(), Some(&seen)).unwrap();
         assert_eq!(

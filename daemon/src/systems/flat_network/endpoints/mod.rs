@@ -15,11 +15,14 @@
 //! - A Service of a user keeps its selector, which fipd must not take away. It leads to its pods at both addresses, and its
 //!   Endpoints stay those of Kubernetes. Who wants flat addresses alone names the companion.
 //!
+//! A pod's annotation counts only where the pod's FlatNetworkIPs show the same address: a tenant may write any into it.
+//!
 //! A Service is looked at when it or a pod that it selects changes, at most once a second: the changes of a rollout become one
 //! write.
 
 mod legacy;
 mod observe;
+mod own;
 mod resolve;
 mod slices;
 
@@ -32,10 +35,14 @@ use tokio::task::JoinSet;
 
 use self::{
     observe::{EndpointsView, SKIP_MIRROR, SliceView},
+    own::OwnAddresses,
     resolve::{EndpointGroups, FlatSubject},
     slices::SlicePlan,
 };
-use super::service::{observe::FlatServiceView, watches::ServiceWatches};
+use super::{
+    ip::FlatIpView,
+    service::{observe::FlatServiceView, watches::ServiceWatches},
+};
 use crate::{
     controller::{
         Reconciled,
@@ -57,6 +64,8 @@ use crate::{
 pub struct EndpointsController {
     context: Context<FlatServiceView>,
     watches: Arc<ServiceWatches>,
+    /// Known before this begins.
+    ips: Arc<Objects<FlatIpView>>,
     slices: Arc<Objects<SliceView>>,
     endpoints: Arc<Objects<EndpointsView>>,
 }
@@ -66,11 +75,13 @@ pub fn start(
     site: &Arc<Site>,
     events: &Arc<Events>,
     watches: &Arc<ServiceWatches>,
+    ips: &Arc<Objects<FlatIpView>>,
     tasks: &mut JoinSet<()>,
 ) {
     let controller = Arc::new(EndpointsController {
         context: watches.context(site, events),
         watches: Arc::clone(watches),
+        ips: Arc::clone(ips),
         slices: Objects::new(),
         endpoints: Objects::new(),
     });
@@ -157,7 +168,8 @@ impl EndpointsController {
     async fn keep(&self, subject: &FlatSubject<'_>) -> Reconciled<bool> {
         let key = subject.key;
         let pods = self.watches.selected(&key.namespace, subject.selector);
-        let groups = subject.resolve(&pods);
+        let own = OwnAddresses::of(&key.namespace, &self.ips, &pods);
+        let groups = subject.resolve(&pods, &own);
         let plan = slices::plan(subject, &groups, &self.slices_of(key));
         let body = self.endpoints_body(subject, &groups);
         let written = self.write(key, plan).await?;

@@ -9,6 +9,7 @@ use std::{
 use fipd_core::Text;
 use k8s_openapi::{api::core::v1::ServicePort, apimachinery::pkg::util::intstr::IntOrString};
 
+use super::own::OwnAddresses;
 use crate::{
     controller::store::Key,
     systems::flat_network::service::observe::{FlatPodView, FlatServiceView, PodLabels},
@@ -58,15 +59,16 @@ pub struct FlatEndpoint {
 pub type EndpointGroups = BTreeMap<Vec<ResolvedPort>, BTreeMap<IpAddr, FlatEndpoint>>;
 
 impl FlatSubject<'_> {
-    /// Where the Service leads, by these of the pods that it selects. A pod that is not flat has no address here, and one that
-    /// Multus says nothing of has none yet. Where two pods show one address the first by name counts.
-    pub fn resolve(&self, pods: &[(Key, Arc<FlatPodView>)]) -> EndpointGroups {
+    /// Where the Service leads, by these of the pods that it selects. A pod that is not flat has no address here, one that
+    /// Multus says nothing of has none yet, and what it says counts only where it is the pod's own. Where two pods show one address
+    /// the first by name counts.
+    pub fn resolve(&self, pods: &[(Key, Arc<FlatPodView>)], own: &OwnAddresses) -> EndpointGroups {
         let mut groups = EndpointGroups::new();
         let mut taken = BTreeSet::new();
         for (key, pod) in pods.iter().filter(|(_, pod)| pod.is_flat && pod.is_alive) {
             let group = groups.entry(self.ports_of(pod)).or_default();
             for address in self.addresses_of(key, pod) {
-                if taken.insert(address) {
+                if own.has(key, address) && taken.insert(address) {
                     group.insert(address, self.endpoint(key, pod, address));
                 }
             }
@@ -162,6 +164,16 @@ pub mod testing {
         (Key::new("shop", name), Arc::new(pod))
     }
 
+    /// Where it leads with all addresses that the pods report.
+    pub fn resolved(subject: &FlatSubject<'_>, pods: &[(Key, Arc<FlatPodView>)]) -> EndpointGroups {
+        let mut own = OwnAddresses::default();
+        for (key, pod) in pods {
+            let reported = pod.interfaces.iter();
+            own.add(key.clone(), reported.flat_map(|one| one.addresses()));
+        }
+        subject.resolve(pods, &own)
+    }
+
     pub fn subject<'a>(key: &'a Key, service: &'a FlatServiceView) -> FlatSubject<'a> {
         FlatSubject {
             key,
@@ -197,7 +209,7 @@ mod tests {
             service(json!({ "ports": ports() })),
         );
         let pods = [pod("web-0", &["10.2.3.100"], 8080, true)];
-        let groups = subject(&key, &service).resolve(&pods);
+        let groups = resolved(&subject(&key, &service), &pods);
         let addresses: Vec<_> = groups.values().flat_map(BTreeMap::keys).collect();
         assert_eq!(addresses, [&"10.2.3.100".parse::<IpAddr>().unwrap()]);
         let named: Vec<_> = groups
@@ -210,6 +222,22 @@ mod tests {
             [("admin", 9000), ("http", 8080)],
             "no container has quic"
         );
+    }
+
+    /// Whoever may edit a pod may have its annotation report any address.
+    #[test]
+    fn a_service_leads_nowhere_by_the_word_of_a_pod_alone() {
+        let (key, service) = (
+            Key::new("shop", "web"),
+            service(json!({ "ports": ports() })),
+        );
+        let pods = [pod("web-0", &["10.2.3.100", "127.0.0.1"], 8080, true)];
+        let mut own = OwnAddresses::default();
+        own.add(pods[0].0.clone(), ["10.2.3.100".parse().unwrap()]);
+        own.add(Key::new("shop", "web-1"), ["127.0.0.1".parse().unwrap()]);
+        let groups = subject(&key, &service).resolve(&pods, &own);
+        let addresses: Vec<_> = groups.values().flat_map(BTreeMap::keys).collect();
+        assert_eq!(addresses, [&"10.2.3.100".parse::<IpAddr>().unwrap()]);
     }
 
     /// Defect g1-16.
@@ -225,7 +253,7 @@ mod tests {
         ];
         let mut subject = subject(&key, &service);
         let ready = |subject: &FlatSubject<'_>| -> Vec<(bool, bool)> {
-            let groups = subject.resolve(&pods);
+            let groups = resolved(subject, &pods);
             let all = groups.values().flat_map(BTreeMap::values);
             all.map(|one| (one.is_ready, one.is_serving)).collect()
         };
@@ -239,12 +267,12 @@ mod tests {
     fn g1_16_nothing_is_needed_of_a_pod_or_service() {
         let (key, bare) = (Key::new("shop", "web"), service(json!({})));
         let (name, fresh) = pod("web-0", &[], 80, true);
-        assert!(subject(&key, &bare).resolve(&[(name, fresh)]).is_empty());
+        assert!(resolved(&subject(&key, &bare), &[(name, fresh)]).is_empty());
         let pods = [pod("web-0", &["10.2.3.1", "nonsense"], 80, true)];
-        let groups = subject(&key, &bare).resolve(&pods);
+        let groups = resolved(&subject(&key, &bare), &pods);
         assert!(groups.len() == 1 && groups.keys().all(Vec::is_empty));
         let unnamed = service(json!({ "ports": [{ "port": 80 }] }));
-        let groups = subject(&key, &unnamed).resolve(&pods);
+        let groups = resolved(&subject(&key, &unnamed), &pods);
         let port = groups.keys().flatten().next().unwrap();
         assert_eq!((&*port.name, &*port.protocol, port.number), ("", "TCP", 80));
     }
@@ -260,13 +288,13 @@ mod tests {
             pod("web-1", &["10.2.3.2"], 9090, true),
             pod("web-2", &["10.2.3.1"], 9090, true),
         ];
-        let groups = subject(&key, &service).resolve(&pods);
+        let groups = resolved(&subject(&key, &service), &pods);
         let sizes: Vec<_> = groups.values().map(BTreeMap::len).collect();
         assert_eq!(sizes, [2, 1]);
         let mut elsewhere = subject(&key, &service);
         elsewhere.subdomains = vec!["db"];
         let hosts = |subject: &FlatSubject<'_>| {
-            let groups = subject.resolve(&pods);
+            let groups = resolved(subject, &pods);
             groups
                 .values()
                 .flat_map(BTreeMap::values)

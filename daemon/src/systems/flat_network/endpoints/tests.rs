@@ -13,6 +13,7 @@ async fn controller(
     let controller = EndpointsController {
         context,
         watches,
+        ips: Objects::new(),
         slices: Objects::new(),
         endpoints: Objects::new(),
     };
@@ -37,6 +38,12 @@ fn fill(controller: &EndpointsController, companion: &Key) {
     let mut flat = (*flat).clone();
     flat.labels = Arc::new([("app".to_owned(), "web".to_owned())].into());
     controller.watches.set_pod(&key, Some(flat));
+    let ip = json!({
+        "metadata": { "namespace": "shop", "name": "web-0", "uid": "i" },
+        "spec": { "subnet": "blue", "podId": "u-web-0" }, "status": { "addr": "10.2.3.100" },
+    });
+    let ip = FlatIpView::of(serde_json::from_value(ip).unwrap());
+    controller.ips.set(&key, ip);
     let left = SliceView {
         uid: "left".into(),
         service: "web-flat-network".into(),

@@ -13,15 +13,18 @@ use super::{
     observe::{FlatPodView, FlatServiceView, PodLabels},
     pod_index::{PodIndex, selects},
 };
-use crate::controller::{
-    client::Remote,
-    context::Context,
-    events::Events,
-    kind::SERVICE,
-    queue::Queue,
-    site::Site,
-    store::{Key, Objects},
-    tasks::spawn,
+use crate::{
+    controller::{
+        client::Remote,
+        context::Context,
+        events::Events,
+        kind::SERVICE,
+        queue::Queue,
+        site::Site,
+        store::{Key, Objects},
+        tasks::spawn,
+    },
+    systems::flat_network::names::pod_key,
 };
 
 /// See the module.
@@ -106,13 +109,28 @@ impl ServiceWatches {
         services.for_each(|service| self.touch(&service));
     }
 
+    /// Has the Services looked at that lead to the pod of an address that changed.
+    pub fn address_changed(&self, ip: &Key) {
+        let found = self.pods.get(&pod_key(ip));
+        // Before the pod reports an address it leads nowhere.
+        if let Some(pod) = found.filter(|pod| !pod.interfaces.is_empty()) {
+            let services = self.selecting(&ip.namespace, &[&pod.labels]);
+            services.iter().for_each(|service| self.touch(service));
+        }
+    }
+
     /// Notes the labels of a pod; the Services that select it by these or by those that it had.
     fn concerned(&self, pod: &Key) -> Vec<Key> {
         let now = self.pods.get(pod);
         let labels = now.as_ref().map(|pod| &pod.labels);
         let before = self.index.lock().note(pod, labels);
         let labels: Vec<_> = before.as_ref().into_iter().chain(labels).collect();
-        let mut services = self.services.keys_in(&pod.namespace);
+        self.selecting(&pod.namespace, &labels)
+    }
+
+    /// The Services of a namespace that select pods with any of these labels.
+    fn selecting(&self, namespace: &str, labels: &[&Arc<PodLabels>]) -> Vec<Key> {
+        let mut services = self.services.keys_in(namespace);
         services.retain(|key| {
             let service = self.services.get(key);
             service.is_some_and(|service| {

@@ -3,7 +3,7 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use super::*;
 use crate::systems::flat_network::endpoints::{
     observe,
-    resolve::testing::{pod, service, subject},
+    resolve::testing::{pod, resolved, service, subject},
 };
 use crate::systems::flat_network::service::observe::{FlatPodView, FlatServiceView};
 
@@ -37,7 +37,7 @@ fn planned(
     let found: Vec<_> = found
         .map(|(name, slice)| (Key::new("shop", name), Arc::new(slice.clone())))
         .collect();
-    plan(&subject, &subject.resolve(pods), &found)
+    plan(&subject, &resolved(&subject, pods), &found)
 }
 
 fn many(numbers: impl Iterator<Item = usize>) -> Vec<(Key, Arc<FlatPodView>)> {
