@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 
-use fipd_core::{AddressSpec, LeaseKey, Pool, Span};
+use fipd_core::{AddressSpec, LeaseKey, PoolSpec, Span};
 use fipd_crds::flat_network::{FlatNetworkSubnetStatus, FlatRange};
 
 use super::FlatIpController;
@@ -29,13 +29,12 @@ pub fn sightings(ips: &FlatIpController, shown: &BTreeSet<LeaseKey>) -> Vec<Sigh
         let Some(pool) = adopting(&subnet) else {
             continue;
         };
-        for address in leaked(&pool, &view.status, shown) {
-            let name = format!("{}.used-ip.{address}", subnet.name).replace(':', ".");
+        for address in leaked(&pool.spec, &view.status, shown) {
             let key = LeaseKey {
                 network: pool.spec.network,
                 address,
             };
-            let owner = Key::new(&subnet.namespace, &name);
+            let owner = owner(&subnet, address);
             all.push(Sighting {
                 holder: ips.context.holder(&owner, &view.meta.uid),
                 tenant: None,
@@ -47,19 +46,25 @@ pub fn sightings(ips: &FlatIpController, shown: &BTreeSet<LeaseKey>) -> Vec<Sigh
     all
 }
 
+/// The object that has a leaked address of the subnet, if only it were there.
+pub fn owner(subnet: &Key, address: IpAddr) -> Key {
+    let name = format!("{}.used-ip.{address}", subnet.name).replace(':', ".");
+    Key::new(&subnet.namespace, &name)
+}
+
 /// The addresses of the pool's network that the status has, and neither an object nor the gateway.
-fn leaked(
-    pool: &Pool,
+pub fn leaked(
+    pool: &PoolSpec,
     status: &FlatNetworkSubnetStatus,
     shown: &BTreeSet<LeaseKey>,
 ) -> Vec<IpAddr> {
-    let Some(net) = pool.spec.subnet.map(Span::of_net) else {
+    let Some(net) = pool.subnet.map(Span::of_net) else {
         return Vec::new();
     };
     let used = status.used_ip.iter().filter_map(span);
     let used: Vec<Span> = used.filter(|span| net.covers(span)).collect();
-    let gateways = [pool.spec.gateway, status.gateway.parse().ok()];
-    let shown = shown.iter().filter(|key| key.network == pool.spec.network);
+    let gateways = [pool.gateway, status.gateway.parse().ok()];
+    let shown = shown.iter().filter(|key| key.network == pool.network);
     let known = shown
         .map(|key| key.address)
         .chain(gateways.into_iter().flatten());
@@ -93,18 +98,18 @@ fn span(range: &FlatRange) -> Option<Span> {
 
 #[cfg(test)]
 mod tests {
-    use fipd_core::{PoolSpec, testing};
+    use fipd_core::testing;
 
     use super::*;
 
     /// Defect 1 of g.1.
     #[test]
     fn g1_1_what_is_used_and_shown_by_nobody_is_leaked() {
-        let pool = testing::pool(PoolSpec {
+        let pool = PoolSpec {
             subnet: "10.0.0.0/24".parse().ok(),
             gateway: "10.0.0.1".parse().ok(),
             ..testing::pool_spec("lab", &["10.0.0.0/24"])
-        });
+        };
         let found = |used: &[(&str, &str)]| -> Vec<String> {
             let range = |(from, to): &(&str, &str)| FlatRange {
                 from: (*from).to_owned(),

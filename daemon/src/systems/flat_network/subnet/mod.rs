@@ -3,15 +3,14 @@
 mod accepted;
 #[cfg(test)]
 mod conformance_tests;
+mod shown;
 mod status;
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
 
-use fipd_core::{
-    AddressSpec, Holder, Lease, LeaseKey, Ledger, Pool, PoolSpec, Request, Span, System, Text,
-};
+use fipd_core::{AddressSpec, Holder, Lease, Ledger, Pool, PoolSpec, Request, Span, System};
 use fipd_crds::{
     flat_network::{FlatNetworkSubnet, FlatNetworkSubnetSpec, FlatNetworkSubnetStatus},
     labels::NETWORK,
@@ -194,7 +193,7 @@ impl PoolSource for SubnetSource {
     fn shown_already(
         &self,
         site: &Site,
-        (_, subnet): (&Key, &SubnetView),
+        subnet: (&Key, &SubnetView),
         existing: Option<&Pool>,
         wanted: &PoolSpec,
     ) -> Vec<Request> {
@@ -202,23 +201,22 @@ impl PoolSource for SubnetSource {
         if existing.is_some() {
             return Vec::new();
         }
-        let network = wanted.network;
-        let ips = self.ips.all().into_iter();
-        let own = ips.filter(|(_, ip)| *ip.spec.subnet == *subnet.meta.name);
-        let shown = own.filter_map(|(key, ip)| {
-            let address = ip.status.addr.parse().ok()?;
-            let place = LeaseKey { network, address };
+        let users = shown::users(self.ips.all(), subnet, wanted).into_iter();
+        let adopted = users.map(|user| {
             let asker = AddressAsker {
                 holder: Holder {
-                    identity: key.identity(site.system.clone(), &site.id, FLAT_IP.kind),
-                    instance: Text::clone(&ip.meta.uid),
+                    identity: user
+                        .key
+                        .identity(site.system.clone(), &site.id, FLAT_IP.kind),
+                    instance: user.uid,
                 },
-                created: ip.meta.created,
+                created: user.created,
                 actor: site.actor(),
             };
-            Some(asker.adopt(place.into(), Some(site.tenant_of(&key.namespace))))
+            let tenant = (!user.is_leaked).then(|| site.tenant_of(&user.key.namespace));
+            asker.adopt(user.place.into(), tenant)
         });
-        shown.collect()
+        adopted.collect()
     }
 
     /// The network address for an address with host bits, the labels by which the originals select, and the current spelling.

@@ -1,4 +1,4 @@
-use fipd_core::{ClusterId, Network, NetworkId, Op, PoolId, testing};
+use fipd_core::{ClusterId, LeaseKey, Network, NetworkId, Op, PoolId, testing};
 use fipd_crds::flat_network::FlatNetworkIP;
 
 use super::*;
