@@ -1,6 +1,7 @@
-//! `migrate`: subnets, then workloads kind by kind, then Services.
+//! `migrate`: subnets, then workloads kind by kind, then Services and Ingresses.
 
 mod addresses;
+mod ingresses;
 mod subnets;
 mod workloads;
 
@@ -31,7 +32,7 @@ const ALL: &str = "(all)";
 pub struct MigratedParts {
     /// Workloads of these kinds, in this order.
     pub workloads: Vec<WorkloadKind>,
-    /// Companion Services.
+    /// Companion Services, and Ingresses.
     pub services: bool,
 }
 
@@ -66,6 +67,7 @@ pub async fn migrate(
     }
     if parts.services {
         services(session).await?;
+        ingresses::migrate(session).await?;
     }
     Ok(())
 }

@@ -16,6 +16,7 @@ async fn rows_115_116_117_120_122_a_site_is_looked_at_and_then_migrated_once() {
     row_115_subnets(&bed).await;
     row_117_workloads(&bed, &report).await;
     row_120_services(&bed).await;
+    ingresses(&bed).await;
     let before = bed.versions().await;
     let again = bed.report(MIGRATE).await;
     assert_eq!(again.outcomes(), ["skipped"], "row 116");
@@ -66,6 +67,11 @@ async fn row_122_a_dry_run_prints_every_change_and_writes_nothing(bed: &Bed) {
             "Service",
             "shop/web-macvlan",
             "make Service shop/web-flat-network",
+        ),
+        (
+            "Ingress",
+            "shop/front",
+            "becomes flatnetwork.pandaria.io/ingress",
         ),
     ] {
         assert_eq!(report.outcome(kind, name), "would-change", "{kind} {name}");
@@ -156,6 +162,13 @@ async fn row_117_workloads(bed: &Bed, report: &Report) {
         !report.0.to_string().contains("shop/plain"),
         "it is on neither network"
     );
+}
+
+async fn ingresses(bed: &Bed) {
+    let front = bed.get("/apis/networking.k8s.io/v1/namespaces/shop/ingresses/front");
+    let annotations = front.await["metadata"]["annotations"].take();
+    let flat = json!({ "flatnetwork.pandaria.io/ingress": "true", "note": "mine" });
+    assert_eq!(annotations, flat);
 }
 
 async fn row_120_services(bed: &Bed) {

@@ -42,7 +42,7 @@ spec:
       schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
 ";
 
-/// Two subnets, a workload of each kind, and a Service with its companion.
+/// Two subnets, a workload of each kind, a Service with its companion, and an Ingress.
 pub const SITE: &str = r#"
 apiVersion: v1
 kind: Namespace
@@ -162,10 +162,18 @@ spec:
   clusterIP: None
   selector: {app: web}
   ports: [{name: http, port: 80, targetPort: http}]
+---
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata:
+  name: front
+  namespace: shop
+  annotations: {macvlan.panda.io/ingress: "true", note: mine}
+spec: {defaultBackend: {service: {name: web, port: {number: 80}}}}
 "#;
 
 /// Objects that the commands could change, by the paths of their lists.
-const LISTS: [&str; 10] = [
+const LISTS: [&str; 11] = [
     "/api/v1/namespaces",
     "/api/v1/services",
     "/apis/apps/v1/daemonsets",
@@ -176,6 +184,7 @@ const LISTS: [&str; 10] = [
     "/apis/flatnetwork.pandaria.io/v1/flatnetworksubnets",
     "/apis/macvlan.cluster.cattle.io/v1/macvlanips",
     "/apis/macvlan.cluster.cattle.io/v1/macvlansubnets",
+    "/apis/networking.k8s.io/v1/ingresses",
 ];
 /// The API server writes the status of these at times of its own.
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
