@@ -6,8 +6,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use fipd_core::{
-    ClusterId, Holder, Lease, LeaseKey, LeaseState, Ledger, Member, NetworkId, Op, Origin, Pool,
-    PoolId, PoolSpec, System, Text, Timestamp,
+    ClusterId, Holder, Lease, LeaseKey, LeaseState, Ledger, Member, Network, NetworkId, Op, Origin,
+    Pool, PoolId, PoolSpec, System, Text, Timestamp,
 };
 use serde_json::{Value, json};
 
@@ -29,6 +29,8 @@ pub struct Lab {
     id: ClusterId,
     namespace: Text,
     subnets: Vec<(String, Arc<FlatSubnet>)>,
+    /// Of VLANs; others are in `default`.
+    networks: Vec<Network>,
     pools: Vec<Pool>,
     leases: Vec<Lease>,
     pods: BTreeMap<Key, Option<WorkloadRef>>,
@@ -68,8 +70,12 @@ impl FlatFacts for Lab {
         partner_of(name, |name| self.subnet(name))
     }
 
-    fn network(&self, _: &str, _: &FlatSubnet, annotation: Option<&str>) -> String {
-        annotation.unwrap_or("default").to_owned()
+    fn network(&self, _: &str, subnet: &FlatSubnet, annotation: Option<&str>) -> String {
+        let of_vlan = format!("vlan-{}", subnet.vlan);
+        let mut networks = self.networks.iter();
+        let has_own = networks.any(|network| *network.name == *of_vlan);
+        let by_default = if has_own { &*of_vlan } else { "default" };
+        annotation.unwrap_or(by_default).to_owned()
     }
 
     fn mac_user(&self, _: &str, mac: &MacAddress) -> Option<Key> {
@@ -105,6 +111,7 @@ impl Lab {
             id: ClusterId("cluster-1".into()),
             namespace: NAMESPACE.into(),
             subnets: Vec::new(),
+            networks: Vec::new(),
             pools: Vec::new(),
             leases: Vec::new(),
             pods: BTreeMap::new(),
@@ -139,6 +146,28 @@ impl Lab {
     pub fn own_pool(self, name: &str, addresses: &str) -> Self {
         let addresses = vec![addresses.parse().expect("addresses")];
         self.add_pool(PoolSpec::own(name, addresses))
+    }
+
+    /// The pool that was added last is in a network of this VLAN.
+    pub fn on_vlan(mut self, vlan: u16) -> Self {
+        let id = NetworkId(vlan.into());
+        self.networks.push(Network {
+            id,
+            name: format!("vlan-{vlan}").into(),
+            hold: None,
+        });
+        self.change_last(|spec| spec.network = id)
+    }
+
+    /// Nobody chose the network of the pool that was added last.
+    pub fn by_default(self) -> Self {
+        self.change_last(|spec| spec.network_by_default = true)
+    }
+
+    fn change_last(mut self, change: impl FnOnce(&mut PoolSpec)) -> Self {
+        let pool = self.pools.last_mut().expect("a pool");
+        change(&mut pool.spec);
+        self
     }
 
     fn add_pool(mut self, spec: PoolSpec) -> Self {
@@ -200,12 +229,13 @@ impl Lab {
     }
 
     fn ledger(&self) -> Ledger {
+        let networks = self.networks.iter().cloned().map(Op::PutNetwork);
         let pools = self.pools.iter().cloned();
         let pools = pools.map(|pool| Op::PutPool(Arc::new(pool)));
         let leases = self.leases.iter().cloned();
         let leases = leases.map(|lease| Op::PutLease(Arc::new(lease)));
         let next = Op::PutNextPool(PoolId(100));
-        Ledger::load(pools.chain(leases).chain([next]), 0).expect("rows")
+        Ledger::load(networks.chain(pools).chain(leases).chain([next]), 0).expect("rows")
     }
 
     /// Subnets count in another namespace.

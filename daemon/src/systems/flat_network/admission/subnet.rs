@@ -38,6 +38,8 @@ pub struct SubnetWrite {
 /// What the address book knows of a subnet.
 struct SubnetUse {
     pool: Option<PoolId>,
+    /// Its pool goes where the VLAN leads, as nobody chose its network and nothing of it is in use.
+    follows: bool,
     /// One that has an address of it.
     user: Option<Identity>,
     /// Addresses in use that it would not give any more.
@@ -86,7 +88,8 @@ impl SubnetWrite {
         }
         changes::check_outside(&used.outside).map_err(for_now)?;
         let had = before.map(FlatSubnet::given).unwrap_or_default();
-        let more = spans::minus(&after.given(), &had);
+        let all = after.given();
+        let more = spans::minus(&all, &had);
         let moved = before.is_none_or(|before| is_elsewhere(before, after));
         if moved || !more.is_empty() {
             let subnets = facts.subnets();
@@ -95,7 +98,8 @@ impl SubnetWrite {
             clash::refuse(&clashes).map_err(for_now)?;
         }
         let network = facts.network(&self.name, after, self.network.as_deref());
-        let overlaps = book.look(|ledger| overlaps(ledger, used.pool, &network, &more));
+        let given = (all.as_slice(), more.as_slice());
+        let overlaps = book.look(|ledger| overlaps(ledger, &used, &network, given));
         pools::refuse(&overlaps).map_err(for_now)?;
         Ok(after.remark().into_iter().collect())
     }
@@ -107,20 +111,23 @@ fn is_elsewhere(before: &FlatSubnet, after: &FlatSubnet) -> bool {
     place(before) != place(after)
 }
 
-/// The pools that give any of these addresses as well; a network that is yet to be made has none.
+/// The pools that give any of these addresses as well: of those that are new, or of all where the subnet goes to another network. A
+/// network that is yet to be made has none.
 fn overlaps(
     ledger: &Ledger,
-    own: Option<PoolId>,
+    used: &SubnetUse,
     network: &str,
-    given: &[Span],
+    (all, new): (&[Span], &[Span]),
 ) -> Vec<pools::PoolOverlap> {
-    let own_network = own
-        .and_then(|id| ledger.pool(id))
-        .map(|pool| pool.spec.network);
-    let by_name = || ledger.network_by_name(network).map(|network| network.id);
-    let network = own_network.or_else(by_name);
+    let pool = used.pool.and_then(|id| ledger.pool(id));
+    let own = pool.map(|pool| pool.spec.network);
+    let by_name = ledger.network_by_name(network).map(|network| network.id);
+    let (network, given) = match used.follows && by_name != own {
+        true => (by_name, all),
+        false => (own.or(by_name), new),
+    };
     network.map_or_else(Vec::new, |network| {
-        pools::overlaps(ledger, network, own, given)
+        pools::overlaps(ledger, network, used.pool, given)
     })
 }
 
@@ -140,13 +147,16 @@ impl SubnetUse {
     fn of(ledger: &Ledger, facts: &dyn FlatFacts, name: &str, lost: &[Span]) -> Self {
         let system = System::flat_network();
         let pool = ledger.mirror(&system, facts.id(), &object_of(facts, name));
-        let Some(pool) = pool.map(|pool| pool.id) else {
+        let Some(found) = pool else {
             return Self {
                 pool: None,
+                follows: false,
                 user: None,
                 outside: Vec::new(),
             };
         };
+        let pool = found.id;
+        let is_unused = ledger.usage(pool).is_none_or(|usage| !usage.in_use());
         let leases = ledger.pool_leases(pool, None, LOOKED_AT);
         let user = leases.iter().find_map(|lease| lease.owner());
         let runs = lost.iter().take(RUNS);
@@ -154,6 +164,7 @@ impl SubnetUse {
         let held = leases.filter(|lease| lease.pool == Some(pool) && lease.owner().is_some());
         Self {
             pool: Some(pool),
+            follows: found.spec.network_by_default && is_unused,
             user: user.map(|user| user.identity.clone()),
             outside: held.map(|lease| lease.key.address).collect(),
         }

@@ -78,6 +78,33 @@ fn g1_9_a_subnet_must_not_give_what_other_pools_of_the_network_give() {
     );
 }
 
+/// The pool of an unused subnet goes to the network of its new VLAN, and may clash there with all of its addresses.
+#[test]
+fn an_edited_vlan_of_an_unused_subnet_is_judged_by_the_network_it_leads_to() {
+    let spare =
+        |vlan: u16| json!({ "vlan": vlan, "cidr": "10.8.0.0/16", "gateway": "", "ranges": [] });
+    let lab = || {
+        let lab = Lab::new().own_pool("office", "10.8.0.0/24").on_vlan(8);
+        lab.subnet("spare", &spare(9))
+    };
+    let (old, new) = (subnet(&spare(9)), subnet(&spare(8)));
+    let followed = lab().by_default();
+    refused(
+        update(&followed, &SUBNET, "spare", &old, &new),
+        &["other pools of the network", "office"],
+    );
+    let elsewhere = subnet(&spare(11));
+    assert_eq!(
+        update(&followed, &SUBNET, "spare", &old, &elsewhere),
+        Verdict::allowed()
+    );
+    // Somebody chose the network, where it stays.
+    assert_eq!(
+        update(&lab(), &SUBNET, "spare", &old, &new),
+        Verdict::allowed()
+    );
+}
+
 /// Row 42, and the webhook's own name of it.
 #[test]
 fn a_subnet_counts_in_one_namespace_only() {
