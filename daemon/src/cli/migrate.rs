@@ -152,7 +152,7 @@ enum MigrateStep {
             value_name = "KINDS"
         )]
         workload: Vec<WorkloadKind>,
-        /// Make companion Services
+        /// Make companion Services, and rename the annotation of Ingresses
         #[arg(
             long = "migrate-service",
             action = ArgAction::Set,

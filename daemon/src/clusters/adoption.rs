@@ -230,8 +230,8 @@ async fn take_in(
     }
     // Of two that use one address the older one keeps it.
     requests.sort_by(|one, other| {
-        let age = |adopt: &Adopt| (adopt.since, adopt.holder.identity.clone());
-        age(one).cmp(&age(other))
+        let by_name = || one.holder.identity.cmp(&other.holder.identity);
+        one.since.cmp(&other.since).then_with(by_name)
     });
     let mut answers = stream::iter(requests)
         .map(|adopt| {

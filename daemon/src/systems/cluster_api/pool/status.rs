@@ -26,7 +26,7 @@ pub fn desired(
         status.ip_addresses = Some(InClusterPoolCounts {
             total: count(usage.size),
             free: count(usage.free),
-            used: count(usage.used.saturating_add(usage.out_of_range)),
+            used: count(usage.leased()),
             out_of_range: count(usage.out_of_range),
         });
         status.pool = state.pool.spec.name.to_string();
