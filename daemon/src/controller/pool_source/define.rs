@@ -1,6 +1,7 @@
 //! Makes the pool what its object describes, and shows what became of it.
 
 use fipd_core::{Ledger, Pool, PoolEdit, PoolSpec, Refusal, Request};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::jiff;
 use serde::de::IgnoredAny;
 use serde_json::json;
@@ -21,6 +22,9 @@ use crate::{
     },
     ipam::IpamError,
 };
+
+/// Requests under way at once; the writer commits them in groups.
+const AT_ONCE: usize = 256;
 
 /// A remark, or why the pool is not as the object describes it.
 pub(super) type Verdict = Result<Option<String>, ConditionUpdate>;
@@ -100,9 +104,8 @@ impl<S: PoolSource> PoolController<S> {
                 let shown = self
                     .source
                     .shown_already(site, of, existing.as_deref(), &spec);
-                for request in shown {
-                    self.context.take_in(request).await?;
-                }
+                let taken = stream::iter(shown).map(|request| self.context.take_in(request));
+                taken.buffered(AT_ONCE).try_collect::<()>().await?;
             }
             let request = self.request(existing.as_deref(), spec);
             match self.context.submit(request).await {

@@ -1,7 +1,7 @@
 //! What a pool is about to have that it did not have before. Whoever shows such an address has it before the pool gives anything:
-//! it was chosen, or allocated by another program, while no pool of fipd's had it. Pure.
+//! it was chosen, or allocated by another program, while no pool of fipd's had it.
 
-use std::{net::IpAddr, sync::Arc};
+use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 
 use fipd_core::{
     Holder, Identity, LeaseKey, LeasePrefix, Ledger, Pool, PoolSpec, Request, Text, Timestamp,
@@ -27,6 +27,9 @@ use crate::{
     validation::held_address::gives,
 };
 
+/// Of one read of the ledger.
+const CHUNK: usize = 500;
+
 /// Objects that may show addresses of a pool.
 #[derive(Clone, Default)]
 pub struct PoolUsers {
@@ -43,62 +46,160 @@ pub struct PoolGrowth<'a> {
     pub has_prefixes: bool,
 }
 
+/// An object that shows an address.
+enum ShownBy {
+    Cluster(Key, Arc<CapiClusterView>),
+    /// The claim, whichever it is by now, has the address of its IPAddress next.
+    Address(Key, Arc<AddressView>),
+}
+
 impl PoolUsers {
-    /// What takes into the ledger whatever they show of it.
-    pub fn shown_in(&self, ledger: &Ledger, site: &Site, growth: &PoolGrowth<'_>) -> Vec<Request> {
-        let mut requests = growth.of_addresses(ledger, site, &self.addresses);
-        requests.extend(growth.of_clusters(ledger, site, &self.clusters));
-        requests
+    /// What takes into the ledger whatever they show of it, of the oldest first. The first adoption of a network takes in all that is
+    /// there, and a pool in use goes to no other network.
+    pub fn shown_in(&self, site: &Site, growth: &PoolGrowth<'_>) -> Vec<Request> {
+        let network = growth.wanted.network;
+        let is_over = |ledger: &Ledger| {
+            ledger.truly_adopted(network, &site.id, &site.system) && !growth.stays(ledger)
+        };
+        if !growth.may_gain() || !site.ipam.read(is_over) {
+            return Vec::new();
+        }
+        let mut shown = growth.of_addresses(site, &self.addresses);
+        shown.extend(growth.of_clusters(site, self));
+        let gained = growth.gained(shown.iter().map(|(address, _)| *address));
+        shown.retain(|(address, _)| gained.contains(address));
+        shown.sort_by_key(|(_, by)| by.since());
+        let requests = shown.chunks(CHUNK).flat_map(|some| {
+            site.ipam.read(|ledger| {
+                let requests = some.iter().filter_map(|(address, by)| {
+                    let (network, address) = (network, *address);
+                    by.request(ledger, site, growth.wanted, LeaseKey { network, address })
+                });
+                requests.collect::<Vec<_>>()
+            })
+        });
+        requests.collect()
+    }
+}
+
+impl ShownBy {
+    fn since(&self) -> Timestamp {
+        match self {
+            Self::Cluster(_, cluster) => cluster.meta.created,
+            Self::Address(_, there) => there.meta.created,
+        }
+    }
+
+    /// `None`: it is in the ledger.
+    fn request(
+        &self,
+        ledger: &Ledger,
+        site: &Site,
+        wanted: &PoolSpec,
+        place: LeaseKey,
+    ) -> Option<Request> {
+        match self {
+            Self::Cluster(key, cluster) => {
+                let is_there = is_elsewhere(ledger, site, key, place);
+                let request = || of_cluster(ledger, site, (key, cluster), place);
+                (!is_there).then(request).flatten()
+            }
+            Self::Address(key, there) => {
+                let prefix = wanted.prefix_at(place);
+                let identity = key.identity(site.system.clone(), &site.id, CLAIM.kind);
+                let is_known = has(ledger, prefix, &identity);
+                let holder = Holder {
+                    identity,
+                    instance: "".into(),
+                };
+                let of = (holder, there.meta.created, &*key.namespace);
+                (!is_known).then(|| adopt(site, of, prefix))
+            }
+        }
     }
 }
 
 impl PoolGrowth<'_> {
-    /// The place of an address that the pool has now and did not have before.
-    fn gained(&self, address: IpAddr) -> Option<LeaseKey> {
-        let network = self.wanted.network;
-        let key = LeaseKey { network, address };
-        // A prefix takes every address in it.
-        let gives = |spec: &PoolSpec| match spec.allocation_length {
-            Some(_) => gives(spec, address),
-            None => {
-                let lost = spec.outside(std::iter::once(key.into()));
-                lost.is_ok_and(|lost| lost.is_empty())
-            }
-        };
-        let mut before = self.existing.map(|pool| &pool.spec);
-        before = before.filter(|spec| spec.network == network && !spec.closed);
-        (gives(self.wanted) && !before.is_some_and(gives)).then_some(key)
+    /// The pool as it gives now in the network.
+    fn before(&self) -> Option<&PoolSpec> {
+        let before = self.existing.map(|pool| &pool.spec);
+        before.filter(|spec| spec.network == self.wanted.network && !spec.closed)
     }
 
-    fn of_clusters(
-        &self,
-        ledger: &Ledger,
-        site: &Site,
-        clusters: &Objects<CapiClusterView>,
-    ) -> Vec<Request> {
+    /// Whether another edit than one of its addresses is all there is.
+    fn may_gain(&self) -> bool {
+        let given = |spec: &PoolSpec| (spec.gateway, spec.subnet, spec.ends);
+        self.before().is_none_or(|before| {
+            before.addresses != self.wanted.addresses
+                || before.exclusions != self.wanted.exclusions
+                || given(before) != given(self.wanted)
+        })
+    }
+
+    fn stays(&self, ledger: &Ledger) -> bool {
+        let moves = |pool: &&Pool| pool.spec.network != self.wanted.network;
+        let usage = self
+            .existing
+            .filter(moves)
+            .map(|pool| ledger.usage(pool.id));
+        usage.flatten().is_some_and(|usage| usage.in_use())
+    }
+
+    /// Those that the pool has now and did not have before.
+    fn gained(&self, addresses: impl Iterator<Item = IpAddr>) -> BTreeSet<IpAddr> {
+        let all: BTreeSet<IpAddr> = addresses.collect();
+        let network = self.wanted.network;
+        let given = |spec: &PoolSpec| -> BTreeSet<IpAddr> {
+            // A prefix takes every address in it.
+            if spec.allocation_length.is_some() {
+                let given = all.iter().filter(|address| gives(spec, **address));
+                return given.copied().collect();
+            }
+            let places = all.iter().map(|address| {
+                let address = *address;
+                LeasePrefix::from(LeaseKey { network, address })
+            });
+            let Ok(lost) = spec.outside(places) else {
+                return BTreeSet::new();
+            };
+            let lost: BTreeSet<IpAddr> = lost.iter().map(|one| one.key.address).collect();
+            all.difference(&lost).copied().collect()
+        };
+        let before = self.before().map(given).unwrap_or_default();
+        given(self.wanted).difference(&before).copied().collect()
+    }
+
+    /// What Clusters show but for what their claims do.
+    fn of_clusters(&self, site: &Site, users: &PoolUsers) -> Vec<(IpAddr, ShownBy)> {
         let settings = site.settings::<ClusterApiSettings>();
         // An address is in use in its network, whoever may use the pool.
         let is_near = |key: &Key| {
             let namespace = &self.pool.namespace;
             !settings.network_per_namespace || namespace.is_empty() || key.namespace == *namespace
         };
-        let all = clusters.all().into_iter();
+        let all = users.clusters.all().into_iter();
         let all = all.filter(|(key, one)| is_near(key) && one.class_name().is_some());
-        let requests = all.flat_map(|(key, cluster)| {
-            let shown: Vec<IpAddr> = cluster.shown().map(|(_, address)| address).collect();
-            let gained = shown.into_iter().filter_map(|address| self.gained(address));
-            gained.filter_map(move |place| of_cluster(ledger, site, (&key, &cluster), place))
+        let shown = all.flat_map(|(key, cluster)| {
+            let is_claimed = |slot, address| {
+                let there = users.addresses.get(&claim_key(&key, slot));
+                there.is_some_and(|there| there.address == Some(address))
+            };
+            let shown = cluster.shown();
+            let shown: Vec<_> = shown
+                .filter(|(slot, address)| !is_claimed(*slot, *address))
+                .map(|(_, address)| (address, ShownBy::Cluster(key.clone(), Arc::clone(&cluster))))
+                .collect();
+            shown
         });
-        requests.collect()
+        shown.collect()
     }
 
     /// IPAddresses of the pool's kind and name; what is in its grace is nobody's any more.
     fn of_addresses(
         &self,
-        ledger: &Ledger,
         site: &Site,
         addresses: &Objects<AddressView>,
-    ) -> Vec<Request> {
+    ) -> Vec<(IpAddr, ShownBy)> {
         let is_of_pool = |key: &Key, there: &AddressView| {
             let Some(PoolSort::InCluster(kind)) = sort_of(&there.pool, site.settings()) else {
                 return false;
@@ -111,20 +212,24 @@ impl PoolGrowth<'_> {
         let all = all.filter(|(key, there)| {
             there.grace_ends.is_none() && is_served(site, key, there) && is_of_pool(key, there)
         });
-        let requests = all.filter_map(|(key, there)| {
-            let prefix = self.wanted.prefix_at(self.gained(there.address?)?);
-            let identity = key.identity(site.system.clone(), &site.id, CLAIM.kind);
-            let is_known = has(ledger, prefix, &identity);
-            // The claim, whichever it is by now, has it next.
-            let holder = Holder {
-                identity,
-                instance: "".into(),
-            };
-            let of = (holder, there.meta.created, &*key.namespace);
-            (!is_known).then(|| adopt(site, of, prefix))
-        });
-        requests.collect()
+        all.filter_map(|(key, there)| Some((there.address?, ShownBy::Address(key, there))))
+            .collect()
     }
+}
+
+/// The Cluster and its claims in the address book.
+fn identities(site: &Site, key: &Key) -> impl Iterator<Item = Identity> {
+    let identity = |key: &Key, kind| key.identity(site.system.clone(), &site.id, kind);
+    let claims = VipSlot::ALL.map(|slot| identity(&claim_key(key, slot), CLAIM.kind));
+    claims.into_iter().chain([identity(key, CLUSTER.kind)])
+}
+
+/// Whether the Cluster has this address in another network, where it is another address.
+fn is_elsewhere(ledger: &Ledger, site: &Site, key: &Key, place: LeaseKey) -> bool {
+    identities(site, key).any(|one| {
+        let mut leases = ledger.leases_of(&one).into_iter().map(|lease| lease.key);
+        leases.any(|key| key.network != place.network && key.address == place.address)
+    })
 }
 
 /// `None`: the Cluster has the address, be it by its claim.
@@ -135,15 +240,11 @@ pub fn of_cluster(
     place: LeaseKey,
 ) -> Option<Request> {
     let prefix = LeasePrefix::from(place);
-    let identity = |key: &Key, kind| key.identity(site.system.clone(), &site.id, kind);
-    let claims = VipSlot::ALL.map(|slot| identity(&claim_key(key, slot), CLAIM.kind));
-    let own = identity(key, CLUSTER.kind);
-    let is_there = |one: &Identity| has(ledger, prefix, one);
-    if is_there(&own) || claims.iter().any(is_there) {
+    if identities(site, key).any(|one| has(ledger, prefix, &one)) {
         return None;
     }
     let holder = Holder {
-        identity: own,
+        identity: key.identity(site.system.clone(), &site.id, CLUSTER.kind),
         instance: Text::clone(&cluster.meta.uid),
     };
     let of = (holder, cluster.meta.created, &*key.namespace);
@@ -171,12 +272,17 @@ fn adopt(
 
 #[cfg(test)]
 mod tests {
-    use fipd_core::{NetworkId, System, testing::create_pool};
+    use fipd_core::{Answer, NetworkId, System, testing::create_pool};
     use fipd_crds::cluster_api::{Cluster, IPAddress};
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::{clock, clusters::testing, controller::fake_api_tests::client, ipam::Ipam};
+    use crate::{
+        clock,
+        clusters::{adoption, testing},
+        controller::fake_api_tests::client,
+        ipam::Ipam,
+    };
 
     fn known(clusters: &[(&str, &str, Value)]) -> PoolUsers {
         let users = PoolUsers::default();
@@ -194,6 +300,7 @@ mod tests {
             ("GlobalInClusterIPPool", "x", "10.0.0.7"),
             ("GlobalInClusterIPPool", "y", "10.0.2.7"),
             ("InClusterIPPool", "z", "10.0.0.8"),
+            ("GlobalInClusterIPPool", "vip-cp-f", "10.0.0.9"),
         ] {
             let pool = json!({ "apiGroup": "ipam.cluster.x-k8s.io", "kind": kind, "name": "net" });
             let object = json!({
@@ -234,6 +341,7 @@ mod tests {
             ("ns", "c", unclassed),
             ("ns", "d", at("10.0.1.5")),
             ("ns", "e", at("api.example")),
+            ("ns", "f", at("10.0.0.9")),
         ]);
         let taken = |namespace, existing: Option<&Pool>, wanted: &PoolSpec| -> Vec<String> {
             let growth = PoolGrowth {
@@ -242,7 +350,7 @@ mod tests {
                 wanted,
                 has_prefixes: false,
             };
-            let requests = ipam.read(|ledger| users.shown_in(ledger, &site, &growth));
+            let requests = users.shown_in(&site, &growth);
             let shown = requests.into_iter().map(|request| {
                 let Request::Adopt(adopt) = request else {
                     panic!("{request:?}");
@@ -253,9 +361,18 @@ mod tests {
             shown.collect()
         };
         let narrow = pool("10.0.0.0/24");
+        assert_eq!(taken("", None, &narrow), [""; 0], "adoption does it");
+        let marked = adoption::mark(&site.session, &site.system, NetworkId::DEFAULT);
+        marked.await.expect("a mark");
         assert_eq!(
             taken("", None, &narrow),
-            ["x  10.0.0.7", "a u-a 10.0.0.2", "b u-b 10.0.0.3"]
+            [
+                "x  10.0.0.7",
+                "vip-cp-f  10.0.0.9",
+                "a u-a 10.0.0.2",
+                "b u-b 10.0.0.3"
+            ],
+            "what a claim has its Cluster does not contend for"
         );
         assert_eq!(
             taken("ns", None, &narrow),
@@ -275,8 +392,26 @@ mod tests {
         // Nor what a Cluster has by its claim.
         let claim = claim_key(&Key::new("ns", "a"), VipSlot::ENDPOINT);
         submit(asker_of(&claim.name, &site).adopt(key_of("10.0.0.2").into(), None)).await;
-        submit(asker_of("x", &site).adopt(key_of("10.0.0.7").into(), None)).await;
+        for (claim, address) in [("x", "10.0.0.7"), ("vip-cp-f", "10.0.0.9")] {
+            submit(asker_of(claim, &site).adopt(key_of(address).into(), None)).await;
+        }
         assert_eq!(taken("", None, &narrow), ["b u-b 10.0.0.3"]);
+
+        // In another network it is another address; one in use goes to none.
+        let (name, actor) = ("blue".into(), "test".into());
+        let made = submit(Request::CreateNetwork { name, actor }).await;
+        let Answer::Network(blue) = made else {
+            panic!("{made:?}");
+        };
+        let marked = adoption::mark(&site.session, &site.system, blue.id);
+        marked.await.expect("a mark");
+        let moved = PoolSpec {
+            network: blue.id,
+            ..narrow
+        };
+        let all = ["x  10.0.0.7", "vip-cp-f  10.0.0.9", "b u-b 10.0.0.3"];
+        assert_eq!(taken("", None, &moved), all);
+        assert_eq!(taken("", existing().as_deref(), &moved), [""; 0]);
     }
 
     /// A claim of this name.

@@ -203,7 +203,7 @@ impl<const PREFIXES: bool> PoolSource for InClusterSource<PREFIXES> {
             wanted,
             has_prefixes: PREFIXES,
         };
-        (site.ipam).read(|ledger| self.users.shown_in(ledger, site, &growth))
+        self.users.shown_in(site, &growth)
     }
 
     fn own_network(&self, site: &Site, key: &Key) -> Option<String> {

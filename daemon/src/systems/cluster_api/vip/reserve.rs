@@ -2,13 +2,14 @@
 
 use std::net::IpAddr;
 
-use fipd_core::{LeaseKey, Ledger, NetworkId, PoolId, ReleaseScope};
+use fipd_core::{Identity, LeaseKey, Ledger, NetworkId, PoolId, ReleaseScope};
 
 use super::{
     VipController,
-    choose::{VipPool, VipWish},
+    choose::{VipPool, VipSlot, VipWish},
     drift,
     observe::CapiClusterView,
+    write::claim_key,
 };
 use crate::{
     controller::{
@@ -28,10 +29,14 @@ impl VipController {
         address: IpAddr,
         fits: &[&VipPool],
     ) -> Reconciled<()> {
+        // From the look at the pools on: one that appears meanwhile counts.
+        let is_first = self.unplaced.lock().insert(key.clone());
         let Some(network) = self.network_of(address, &key.namespace, fits) else {
-            self.unplaced.lock().insert(key.clone());
             return Ok(());
         };
+        if is_first {
+            self.unplaced.lock().remove(key);
+        }
         let (site, place) = (&self.context.site, LeaseKey { network, address });
         let request = |ledger: &Ledger| of_cluster(ledger, site, (key, cluster), place);
         match self.context.read(request) {
@@ -40,8 +45,8 @@ impl VipController {
         }
     }
 
-    /// The same of all that a Cluster shows for which nothing else is done, where nobody has it: one that is being moved here has its
-    /// addresses where it comes from, and its claims are yet to come.
+    /// The same of all that a Cluster shows for which nothing else is done. What it has where it is moved from passes to its claims,
+    /// which are yet to come.
     pub(super) async fn reserve_shown(
         &self,
         key: &Key,
@@ -60,16 +65,26 @@ impl VipController {
             };
             let fits = wish.candidates(&pools);
             let network = self.network_of(address, &key.namespace, &fits);
-            let is_free = |network| {
+            let is_moved = |network| {
                 let place = LeaseKey { network, address };
                 let owner = |ledger: &Ledger| ledger.lease_around(place)?.owner().cloned();
-                self.context.read(owner).is_none()
+                let owner = self.context.read(owner);
+                owner.is_some_and(|owner| self.is_copy(&owner.identity, key, slot))
             };
-            if network.is_none_or(is_free) {
+            if !network.is_some_and(is_moved) {
                 self.reserve(key, cluster, address, &fits).await?;
             }
         }
         Ok(())
+    }
+
+    /// Whether this is the Cluster, or its claim, in another management cluster.
+    fn is_copy(&self, identity: &Identity, key: &Key, slot: VipSlot) -> bool {
+        let site = &self.context.site;
+        let is_named = |one: &Key| identity.namespace == one.namespace && identity.name == one.name;
+        identity.system == site.system
+            && identity.cluster.as_ref() != Some(&site.id)
+            && (is_named(key) || is_named(&claim_key(key, slot)))
     }
 
     /// Gives back what the Cluster itself holds and shows nowhere: of an earlier Cluster of its name, and what its endpoint was before
