@@ -26,6 +26,11 @@ impl AcceptedSubnets {
         self.0.lock().insert(Text::clone(uid), subnet.into());
     }
 
+    /// Whether what is in force was accepted since fipd started.
+    pub fn is_noted(&self, uid: &Text) -> bool {
+        self.0.lock().contains_key(uid)
+    }
+
     pub fn forget(&self, uid: &Text) {
         self.0.lock().remove(uid);
     }

@@ -299,7 +299,10 @@ impl SubnetSource {
         let existing = ledger.mirror(&System::flat_network(), mirror.cluster, mirror.object);
         let usage = existing.and_then(|pool| ledger.usage(pool.id));
         let in_use = usage.is_some_and(|usage| usage.in_use());
-        let followed = || existing.is_some_and(|pool| has_followed(ledger, pool, &read));
+        // Only a kill leaves the two apart: what was accepted in this run is noted.
+        let is_noted = self.accepted.is_noted(&subnet.meta.uid);
+        let followed =
+            || !is_noted && existing.is_some_and(|pool| has_followed(ledger, pool, &read));
         let moved = self.accepted.moved(subnet, &read);
         let moved = moved.filter(|field| *field != VLAN || !followed());
         if in_use {
