@@ -111,11 +111,14 @@ impl ServiceWatches {
 
     /// Has the Services looked at that lead to the pod of an address that changed.
     pub fn address_changed(&self, ip: &Key) {
-        let found = self.pods.get(&pod_key(ip));
-        // Before the pod reports an address it leads nowhere.
-        if let Some(pod) = found.filter(|pod| !pod.interfaces.is_empty()) {
-            let services = self.selecting(&ip.namespace, &[&pod.labels]);
-            services.iter().for_each(|service| self.touch(service));
+        // A pod of the originals may be called like a further address of another.
+        for key in BTreeSet::from([pod_key(ip), ip.clone()]) {
+            let found = self.pods.get(&key);
+            // Before the pod reports an address it leads nowhere.
+            if let Some(pod) = found.filter(|pod| !pod.interfaces.is_empty()) {
+                let services = self.selecting(&ip.namespace, &[&pod.labels]);
+                services.iter().for_each(|service| self.touch(service));
+            }
         }
     }
 
