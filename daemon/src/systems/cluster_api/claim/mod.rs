@@ -364,7 +364,7 @@ impl AddressHooks for IpClaims {
 }
 
 /// What the Cluster of a claim holds: it came before its claim, as `clusterctl move` makes them, and shows the address as well.
-pub(super) fn kept_by_cluster(
+fn kept_by_cluster(
     ledger: &Ledger,
     site: &Site,
     key: &Key,

@@ -12,6 +12,10 @@ use crate::{
     clock,
     clusters::{adoption, testing},
     controller::{
+        address_user::{
+            AddressUser as _,
+            settle::{AddressPlan, AddressPolicy, settle},
+        },
         client::Remote,
         events::Events,
         fake_api_tests::{FakeApi, client, merge},
@@ -22,7 +26,7 @@ use crate::{
     ipam::Ipam,
     systems::cluster_api::{
         claim::{
-            IpClaims, kept_by_cluster,
+            IpClaims,
             observe::{AddressView, IpClaimView},
             paused,
         },
@@ -32,6 +36,7 @@ use crate::{
         pool::growth::PoolUsers,
         vip::{half_ready::AT_MOST, leave::release_or_pass, plan::ENDPOINT_DIFFERS},
     },
+    validation::mirror::MirrorOf,
 };
 
 struct Bench {
@@ -348,31 +353,55 @@ async fn what_a_paused_cluster_shows_is_kept_for_it_until_its_claim_comes() {
     .await;
     let site = &bench.vips.context.site;
     testing::map_to(&site.session, &site.system, NetworkId::DEFAULT);
-    let pool = PoolSpec::own("net", vec!["10.0.0.0/24".parse().expect("addresses")]);
-    let made = site.ipam.submit(create_pool(pool)).await;
-    made.expect("a pool");
-    bench.work().await.expect("no failure");
+    let mirror = MirrorOf {
+        cluster: &site.id,
+        cluster_name: &site.name,
+        object: "net",
+        uid: "u-net",
+    };
+    let pool = PoolSpec {
+        origin: mirror.origin(System::cluster_api()),
+        name: mirror.pool_name(&site.system),
+        ..PoolSpec::own("net", vec!["10.0.0.0/24".parse().expect("addresses")])
+    };
+    let submit = async |request| site.ipam.submit(request).await.expect("it is granted");
+    submit(create_pool(pool)).await;
     let place = LeaseKey {
         network: NetworkId::DEFAULT,
         address: [10, 0, 0, 9].into(),
     };
-    let owner = || {
-        let owner = |ledger: &Ledger| ledger.lease_around(place)?.owner().cloned();
-        let owner = bench.vips.context.read(owner).expect("somebody has it");
-        owner.identity.kind.to_string()
+    let users = || {
+        let lease = bench
+            .vips
+            .context
+            .read(|ledger| ledger.lease_around(place).cloned());
+        let lease = lease.expect("somebody has it");
+        let owner = lease.owner().map(|owner| owner.identity.kind.to_string());
+        (owner.unwrap_or_default(), lease.contenders.len())
     };
-    assert_eq!(owner(), "Cluster");
-    bench.work().await.expect("no failure");
+    for _ in 0..2 {
+        bench.work().await.expect("no failure");
+        assert_eq!(users(), ("Cluster".to_owned(), 0));
+    }
     bench.fulfil("vip-cp-c", "10.0.0.9");
-    let pool = bench
-        .vips
-        .context
-        .read(|ledger| ledger.pool_in_range(place).cloned());
-    let pool = pool.expect("a pool");
     let (claims, name) = (&bench.vips.claims, Key::new("ns", "vip-cp-c"));
-    let of_cluster = |ledger: &Ledger| {
-        kept_by_cluster(ledger, &claims.context.site, &name, (&pool, place.address))
+    let claim = claims.context.objects.get(&name).expect("a claim");
+    let asker = claims.asker(&name, &claim.meta);
+    let plan = || {
+        claims.context.read(|ledger| {
+            let wish = claims
+                .user
+                .wish(ledger, &claims.context.site, &name, &claim);
+            settle(ledger, AddressPolicy::of::<IpClaims>(), &asker, &wish)
+        })
     };
-    let kept = claims.context.read(of_cluster).expect("the Cluster's");
-    assert_eq!(kept.from.identity.kind, "Cluster".into());
+    let AddressPlan::Ask(request) = plan() else {
+        panic!("the claim has nothing yet");
+    };
+    submit(*request).await;
+    assert_eq!(users(), ("IPAddressClaim".to_owned(), 0));
+    assert!(matches!(plan(), AddressPlan::Show(_)), "{:?}", plan());
+    // The Cluster leaves it to its claim.
+    bench.work().await.expect("no failure");
+    assert_eq!(users(), ("IPAddressClaim".to_owned(), 0));
 }
