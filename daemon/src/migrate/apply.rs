@@ -55,7 +55,7 @@ pub async fn migrate(
         Err(error) => return Err(MigrateError::Failed(error.to_string())),
     }
     namespace(session).await?;
-    let known = subnets::migrate(session).await?;
+    let known = subnets::migrate(session, &parts.workloads).await?;
     let mut workloads = Vec::new();
     for kind in &parts.workloads {
         workloads.extend(workloads::flat(session, *kind).await);

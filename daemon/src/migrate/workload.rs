@@ -125,7 +125,7 @@ pub fn plan(kind: WorkloadKind, workload: &Value) -> WorkloadPlan {
     if let Some(why) = why {
         return skip(&why);
     }
-    if let Some(owner) = controller(workload) {
+    if let Some(owner) = controller_name(workload) {
         let note = format!("it belongs to {owner}, which may write the old template back");
         change.notes.push(note);
     }
@@ -212,10 +212,15 @@ impl WorkloadChange {
     }
 }
 
+/// The reference to the object whose controller keeps this one.
+pub fn controller(object: &Value) -> Option<&Value> {
+    let owners = object["metadata"]["ownerReferences"].as_array()?;
+    owners.iter().find(|owner| owner["controller"] == true)
+}
+
 /// Kind and name of the object whose controller keeps the workload.
-fn controller(workload: &Value) -> Option<String> {
-    let owners = workload["metadata"]["ownerReferences"].as_array()?;
-    let owner = owners.iter().find(|owner| owner["controller"] == true)?;
+fn controller_name(workload: &Value) -> Option<String> {
+    let owner = controller(workload)?;
     let text = |field: &str| owner[field].as_str().unwrap_or_default();
     Some(format!("{} {}", text("kind"), text("name")))
 }
@@ -229,7 +234,7 @@ fn frozen(job: &Value) -> Option<String> {
         ["Complete", "Failed"].contains(&kind) && condition["status"] == "True"
     });
     let suspended = job["spec"]["suspend"] == true && job["status"]["startTime"].is_null();
-    if let Some(owner) = controller(job).filter(|owner| owner.starts_with("CronJob ")) {
+    if let Some(owner) = controller_name(job).filter(|owner| owner.starts_with("CronJob ")) {
         return Some(format!(
             "it was made by {owner}, whose next Job is migrated with it"
         ));

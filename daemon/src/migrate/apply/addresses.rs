@@ -26,18 +26,25 @@ use crate::{
         metadata,
         report::ObjectOutcome,
         session::{MigrationSession, PlannedChange},
+        workload::{self, WorkloadKind},
     },
     validation::flat_network::spans,
 };
 
-/// Addresses of pods on macvlan by the names of their subnets, without those that the pods name: a subnet that excluded these
-/// would refuse them to the next pods of the same workload.
+/// Label of the pods of Deployments: ReplicaSets of their own or of other controllers have none of it.
+const TEMPLATE_HASH: &str = "pod-template-hash";
+
+/// Addresses of pods on macvlan by the names of their subnets, without those that the pods name and that the same run has their
+/// workloads reserve: a subnet that excluded these would refuse them to the next pods of the workload.
 #[derive(Debug, Default)]
 pub struct MacvlanAddresses(BTreeMap<String, BTreeSet<IpAddr>>);
 
 impl MacvlanAddresses {
-    /// Those of the cluster now.
-    pub async fn read(session: &MigrationSession) -> Result<Self, CallError> {
+    /// Those of the cluster now. `kinds` are the workloads that the run migrates.
+    pub async fn read(
+        session: &MigrationSession,
+        kinds: &[WorkloadKind],
+    ) -> Result<Self, CallError> {
         let all = session.list(MACVLAN_IP, address).await?;
         let all = all.unwrap_or_default();
         if all.is_empty() {
@@ -45,7 +52,8 @@ impl MacvlanAddresses {
         }
         // Listed after the addresses, so that the pod of each is among them.
         let pods = session.remote.list_meta(&POD.all(), "").await?;
-        let pods: BTreeSet<Key> = pods.iter().filter_map(pod_without_wish).collect();
+        let pods = pods.iter().filter_map(|pod| excluded_pod(pod, kinds));
+        let pods: BTreeSet<Key> = pods.collect();
         let mut by_subnet: BTreeMap<String, BTreeSet<IpAddr>> = BTreeMap::new();
         for (pod, subnet, address) in all {
             if pods.contains(&pod) {
@@ -112,12 +120,32 @@ fn address(object: Value) -> Option<(Key, String, IpAddr)> {
     Some((key, ip.spec.subnet, text.parse().ok()?))
 }
 
-/// A pod that has whatever address macvlan chose.
-fn pod_without_wish(pod: &Value) -> Option<Key> {
+/// A pod whose address the subnet excludes: each on macvlan, unless it names the address and its workload reserves it in this run.
+fn excluded_pod(pod: &Value, kinds: &[WorkloadKind]) -> Option<Key> {
     let annotations = metadata::texts(&pod["metadata"], "annotations");
-    let chosen = metadata::is_on_macvlan(&annotations) && !metadata::names_addresses(&annotations);
-    let (key, _) = identify(pod).filter(|_| chosen)?;
+    let is_migrated = || workload_kind(pod).is_some_and(|kind| kinds.contains(&kind));
+    let is_reserved = metadata::names_addresses(&annotations) && is_migrated();
+    let is_excluded = metadata::is_on_macvlan(&annotations) && !is_reserved;
+    let (key, _) = identify(pod).filter(|_| is_excluded)?;
     Some(key)
+}
+
+/// The kind of the workload of a pod, where its template can be changed. `None` also for Jobs, which are fixed once they run, and
+/// for controllers of other groups with kinds of the same name.
+fn workload_kind(pod: &Value) -> Option<WorkloadKind> {
+    let owner = workload::controller(pod)?;
+    let group = owner["apiVersion"].as_str()?.split('/').next()?;
+    match (group, owner["kind"].as_str()?) {
+        ("apps", "ReplicaSet") => {
+            let labels = metadata::texts(&pod["metadata"], "labels");
+            labels
+                .contains_key(TEMPLATE_HASH)
+                .then_some(WorkloadKind::Deployment)
+        }
+        ("apps", "StatefulSet") => Some(WorkloadKind::StatefulSet),
+        ("apps", "DaemonSet") => Some(WorkloadKind::DaemonSet),
+        _ => None,
+    }
 }
 
 /// As a subnet excludes them: sorted, and joined where they touch.
@@ -259,26 +287,67 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_pod_names_or_no_pod_has_is_not_excluded() {
+    async fn what_a_workload_of_the_run_names_or_no_pod_has_is_not_excluded() {
         let ips = r#"{"items":[
             {"metadata":{"namespace":"shop","name":"web","uid":"1"},"spec":{"subnet":"lab","cidr":"10.0.0.5/24"}},
             {"metadata":{"namespace":"shop","name":"db-0","uid":"2"},"spec":{"subnet":"lab","cidr":"10.0.0.6/24"}},
             {"metadata":{"namespace":"shop","name":"gone","uid":"3"},"spec":{"subnet":"lab","cidr":"10.0.0.7/24"}},
-            {"metadata":{"namespace":"shop","name":"odd","uid":"4"},"spec":{"subnet":"lab","cidr":"x"}}]}"#;
+            {"metadata":{"namespace":"shop","name":"odd","uid":"4"},"spec":{"subnet":"lab","cidr":"x"}},
+            {"metadata":{"namespace":"shop","name":"bare","uid":"5"},"spec":{"subnet":"lab","cidr":"10.0.0.8/24"}},
+            {"metadata":{"namespace":"shop","name":"once-x","uid":"6"},"spec":{"subnet":"lab","cidr":"10.0.0.9/24"}}]}"#;
         let pods = r#"{"items":[
             {"metadata":{"namespace":"shop","name":"web","uid":"w","annotations":{
                 "macvlan.pandaria.cattle.io/ip":"auto","macvlan.pandaria.cattle.io/subnet":"lab"}}},
             {"metadata":{"namespace":"shop","name":"db-0","uid":"d","annotations":{
-                "macvlan.pandaria.cattle.io/ip":"10.0.0.6","macvlan.pandaria.cattle.io/subnet":"lab"}}}]}"#;
-        let (remote, _) = canned(&[("GET", 200, ips), ("GET", 200, pods)]);
-        let options = MigrationOptions {
-            consent: Consent::Given,
-            interval: Duration::ZERO,
-            page: 30,
+                "macvlan.pandaria.cattle.io/ip":"10.0.0.6","macvlan.pandaria.cattle.io/subnet":"lab"},
+                "ownerReferences":[{"apiVersion":"apps/v1","kind":"StatefulSet","name":"db","controller":true}]}},
+            {"metadata":{"namespace":"shop","name":"bare","uid":"b","annotations":{
+                "macvlan.pandaria.cattle.io/ip":"10.0.0.8","macvlan.pandaria.cattle.io/subnet":"lab"}}},
+            {"metadata":{"namespace":"shop","name":"once-x","uid":"o","annotations":{
+                "macvlan.pandaria.cattle.io/ip":"10.0.0.9","macvlan.pandaria.cattle.io/subnet":"lab"},
+                "ownerReferences":[{"apiVersion":"batch/v1","kind":"Job","name":"once","controller":true}]}}]}"#;
+        let kept = ["10.0.0.5", "10.0.0.8", "10.0.0.9"];
+        let with_db = ["10.0.0.5", "10.0.0.6", "10.0.0.8", "10.0.0.9"];
+        let cases: [(&[WorkloadKind], &[&str]); 2] = [
+            (&[WorkloadKind::StatefulSet, WorkloadKind::Job], &kept),
+            (&[WorkloadKind::Deployment], &with_db),
+        ];
+        for (kinds, expected) in cases {
+            let (remote, _) = canned(&[("GET", 200, ips), ("GET", 200, pods)]);
+            let options = MigrationOptions {
+                consent: Consent::Given,
+                interval: Duration::ZERO,
+                page: 30,
+            };
+            let session = MigrationSession::new("migrate", remote, options);
+            let read = MacvlanAddresses::read(&session, kinds).await.unwrap();
+            assert_eq!(read.0["lab"], addresses(expected), "{kinds:?}");
+            assert_eq!(read.0.len(), 1);
+        }
+    }
+
+    #[test]
+    fn a_workload_of_a_pod_is_known_by_group_and_kind_of_its_controller() {
+        let owned = |api_version: &str, kind: &str, controller: bool| {
+            let owner =
+                json!({ "apiVersion": api_version, "kind": kind, "controller": controller });
+            workload_kind(&json!({ "metadata": {
+                "labels": { "pod-template-hash": "5f7" }, "ownerReferences": [owner],
+            } }))
         };
-        let session = MigrationSession::new("migrate", remote, options);
-        let read = MacvlanAddresses::read(&session).await.unwrap();
-        assert_eq!(read.0["lab"], addresses(&["10.0.0.5"]));
-        assert_eq!(read.0.len(), 1);
+        for (kind, workload) in [
+            ("ReplicaSet", Some(WorkloadKind::Deployment)),
+            ("StatefulSet", Some(WorkloadKind::StatefulSet)),
+            ("DaemonSet", Some(WorkloadKind::DaemonSet)),
+            ("Deployment", None),
+        ] {
+            assert_eq!(owned("apps/v1", kind, true), workload, "{kind}");
+            assert_eq!(owned("apps/v1", kind, false), None, "{kind}");
+            assert_eq!(owned("apps.kruise.io/v1beta1", kind, true), None, "{kind}");
+        }
+        assert_eq!(owned("batch/v1", "Job", true), None);
+        let owner = json!({ "apiVersion": "apps/v1", "kind": "ReplicaSet", "controller": true });
+        let bare = json!({ "metadata": { "ownerReferences": [owner] } });
+        assert_eq!(workload_kind(&bare), None, "a ReplicaSet of its own");
     }
 }

@@ -17,6 +17,7 @@ use crate::{
         report::ObjectOutcome,
         session::{Consent, MigrationSession, PlannedChange},
         subnet,
+        workload::WorkloadKind,
     },
     validation::flat_network::subnet::FlatSubnet,
 };
@@ -24,8 +25,11 @@ use crate::{
 /// The names of subnets, and why pods would get no address of one.
 pub type KnownSubnets = BTreeMap<String, Result<(), String>>;
 
-/// Migrates all subnets; those that are there afterwards, or would be.
-pub async fn migrate(session: &mut MigrationSession) -> Result<KnownSubnets, MigrateError> {
+/// Migrates all subnets; those that are there afterwards, or would be. Workloads of these kinds are migrated next.
+pub async fn migrate(
+    session: &mut MigrationSession,
+    workloads: &[WorkloadKind],
+) -> Result<KnownSubnets, MigrateError> {
     let there = match list(session).await {
         Ok(there) => there,
         Err(error) => {
@@ -42,7 +46,7 @@ pub async fn migrate(session: &mut MigrationSession) -> Result<KnownSubnets, Mig
         }
     };
     // A subnet is not made before it is known what it must not give.
-    let addresses = match MacvlanAddresses::read(session).await {
+    let addresses = match MacvlanAddresses::read(session, workloads).await {
         Ok(addresses) => addresses,
         Err(error) => {
             session.fail(MACVLAN_IP, ALL, &error.to_string());
