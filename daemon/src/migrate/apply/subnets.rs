@@ -19,11 +19,14 @@ use crate::{
         subnet,
         workload::WorkloadKind,
     },
-    validation::flat_network::subnet::FlatSubnet,
+    validation::{
+        Wrong,
+        flat_network::{clash, subnet::FlatSubnet},
+    },
 };
 
-/// The names of subnets, and why pods would get no address of one.
-pub type KnownSubnets = BTreeMap<String, Result<(), String>>;
+/// Subnets by their names, or why pods would get no address of one.
+pub type KnownSubnets = BTreeMap<String, Result<FlatSubnet, String>>;
 
 /// Migrates all subnets; those that are there afterwards, or would be. Workloads of these kinds are migrated next.
 pub async fn migrate(
@@ -76,24 +79,37 @@ pub async fn lift_all(session: &mut MigrationSession) -> Result<(), MigrateError
     Ok(())
 }
 
-/// A subnet, and why pods get no address of it.
-fn serves(subnet: &Value) -> Option<(String, Result<(), String>)> {
+/// A subnet, or why pods get no address of it.
+fn serves(subnet: &Value) -> Option<(String, Result<FlatSubnet, String>)> {
     let name = subnet["metadata"]["name"].as_str()?.to_owned();
     let status = &subnet["status"];
     if status["phase"] == "Failed" {
         let why = status["failureMessage"].as_str().unwrap_or_default();
         return Some((name, Err(format!("is refused: {why}"))));
     }
-    Some((name, readable(&subnet["spec"])))
+    Some((name, read(&subnet["spec"])))
 }
 
-/// Whether fipd takes a subnet with this spec.
-fn readable(spec: &Value) -> Result<(), String> {
+/// The subnet that a spec describes, or why fipd refuses the spec.
+fn read(spec: &Value) -> Result<FlatSubnet, String> {
     let spec: Result<FlatNetworkSubnetSpec, _> = serde_json::from_value(spec.clone());
     let spec = spec.map_err(|error| format!("cannot be read: {error}"))?;
-    let read = FlatSubnet::read(&spec);
-    read.map(drop)
-        .map_err(|wrong| format!("is refused: {wrong}"))
+    FlatSubnet::read(&spec).map_err(refused)
+}
+
+/// The subnet that a spec describes, beside those that are known: fipd knows of further pools, and may refuse it all the same.
+fn judged(spec: &Value, known: &KnownSubnets) -> Result<FlatSubnet, String> {
+    let subnet = read(spec)?;
+    let others = known
+        .iter()
+        .filter_map(|(name, other)| Some((name.as_str(), other.as_ref().ok()?)));
+    let clashes = clash::clashes(&subnet, others);
+    clash::refuse(&clashes).map_err(refused)?;
+    Ok(subnet)
+}
+
+fn refused(wrong: Wrong) -> String {
+    format!("is refused: {wrong}")
 }
 
 /// The subnets of flat-network.
@@ -132,15 +148,15 @@ async fn one(
     }
     addresses.exclude_from(&mut converted.subnet);
     let body = json!(converted.subnet);
-    if let Err(why) = readable(&body["spec"]) {
-        session.fail(
-            MACVLAN_SUBNET,
-            &key,
-            &format!("FlatNetworkSubnet {new} {why}; correct it in the MacvlanSubnet"),
-        );
-        known.insert(key.name.to_string(), Err(why));
-        return Ok(());
-    }
+    let subnet = match judged(&body["spec"], known) {
+        Ok(subnet) => subnet,
+        Err(why) => {
+            let text = format!("FlatNetworkSubnet {new} {why}; correct it in the MacvlanSubnet");
+            session.fail(MACVLAN_SUBNET, &key, &text);
+            known.insert(key.name.to_string(), Err(why));
+            return Ok(());
+        }
+    };
     let change = format!(
         "make FlatNetworkSubnet {new} with labels {}, annotations {}, spec {}",
         body["metadata"]["labels"], body["metadata"]["annotations"], body["spec"]
@@ -153,11 +169,11 @@ async fn one(
             .create(&FLAT_NETWORK_SUBNET.target(&new), &body)
             .await;
         if matches!(made, Ok(()) | Err(CallError::Conflict(..))) {
-            known.insert(key.name.to_string(), Ok(()));
+            known.insert(key.name.to_string(), Ok(subnet));
         }
         session.created(planned, made);
     } else if session.options.consent == Consent::DryRun {
-        known.insert(key.name.to_string(), Ok(()));
+        known.insert(key.name.to_string(), Ok(subnet));
     }
     Ok(())
 }

@@ -161,6 +161,45 @@ async fn a_subnet_that_fipd_would_refuse_is_not_made() {
     }
 }
 
+/// Rules S8 to S10.
+#[tokio::test]
+async fn a_subnet_that_clashes_with_another_is_not_made() {
+    const OTHER: &str = r#"{"items":[{"metadata":{"name":"other"},"spec":{"flatMode":"macvlan","master":"eth0","cidr":"10.0.0.0/16"}}]}"#;
+    let mut answers = site(OTHER, OLD_LAB);
+    answers.extend([("GET", 200, WORKLOADS), ("GET", 200, WEB)]);
+    let (session, _) = run(Consent::Given, WorkloadKind::Deployment, answers).await;
+    assert_eq!(
+        outcomes(&session),
+        [ObjectOutcome::Failed, ObjectOutcome::Failed]
+    );
+    for object in &session.report.objects {
+        let said = &object.detail;
+        assert!(
+            said.contains("CIDR conflict") && said.contains("other"),
+            "{said}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn of_two_new_subnets_that_clash_only_the_first_is_made() {
+    const TWO: &str = r#"{"items":[
+        {"metadata":{"namespace":"kube-system","name":"a","uid":"a"},"spec":{"master":"eth0","cidr":"10.0.0.0/24"}},
+        {"metadata":{"namespace":"kube-system","name":"b","uid":"b"},"spec":{"master":"eth0","cidr":"10.0.0.0/24"}},
+        {"metadata":{"namespace":"kube-system","name":"c","uid":"c"},"spec":{"master":"eth0","vlan":7,"cidr":"10.0.0.0/24"}}]}"#;
+    let mut answers = site(NONE, TWO);
+    answers.push(("GET", 200, NONE));
+    let (session, _) = run(Consent::DryRun, WorkloadKind::Deployment, answers).await;
+    assert_eq!(
+        outcomes(&session),
+        [
+            ObjectOutcome::WouldChange,
+            ObjectOutcome::Failed,
+            ObjectOutcome::WouldChange
+        ]
+    );
+}
+
 #[tokio::test]
 async fn g1_23_a_job_that_the_api_server_refuses_stops_nothing() {
     let mut answers = site(NEW_LAB, OLD_LAB);

@@ -139,7 +139,7 @@ async fn wanted(
     };
     let useless = change.subnets.iter().find_map(|name| {
         let why = match known.get(name) {
-            Some(Ok(())) => return None,
+            Some(Ok(_)) => return None,
             Some(Err(why)) => format!("{why}; correct"),
             None => "does not exist; make".to_owned(),
         };
