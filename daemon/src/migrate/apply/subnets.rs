@@ -10,7 +10,13 @@ use serde_json::{Value, json};
 
 use super::{ALL, addresses::MacvlanAddresses};
 use crate::{
-    controller::{client::CallError, owned::identify, store::Key},
+    controller::{
+        client::CallError,
+        conditions::{INVALID, READY, REFUSED},
+        owned::identify,
+        pool_source::OBSTRUCTED,
+        store::Key,
+    },
     migrate::{
         MigrateError,
         kinds::{FLAT_NETWORK_SUBNET, MACVLAN_IP, MACVLAN_SUBNET},
@@ -83,11 +89,23 @@ pub async fn lift_all(session: &mut MigrationSession) -> Result<(), MigrateError
 fn serves(subnet: &Value) -> Option<(String, Result<FlatSubnet, String>)> {
     let name = subnet["metadata"]["name"].as_str()?.to_owned();
     let status = &subnet["status"];
+    if let Some(accepted) = in_force(status) {
+        return Some((name, read(accepted)));
+    }
     if status["phase"] == "Failed" {
         let why = status["failureMessage"].as_str().unwrap_or_default();
         return Some((name, Err(format!("is refused: {why}"))));
     }
     Some((name, read(&subnet["spec"])))
+}
+
+/// What is in force of a subnet whose edit is refused: its phase is `Failed`, but its pods get addresses as before.
+fn in_force(status: &Value) -> Option<&Value> {
+    let conditions = status["conditions"].as_array()?;
+    let ready = conditions.iter().find(|one| one["type"] == READY)?;
+    let reason = ready["reason"].as_str()?;
+    let is_refused = [INVALID, REFUSED, OBSTRUCTED].contains(&reason);
+    Some(&status["accepted"]).filter(|accepted| is_refused && !accepted.is_null())
 }
 
 /// The subnet that a spec describes, or why fipd refuses the spec.

@@ -147,6 +147,25 @@ async fn a_workload_on_a_subnet_that_serves_nobody_is_not_changed() {
 }
 
 #[tokio::test]
+async fn a_subnet_whose_edit_is_refused_serves_by_what_is_accepted() {
+    const EDITED: &str = r#"{"items":[{"metadata":{"name":"lab"},"spec":{"flatMode":"macvlan","master":"eth0","cidr":"ten"},
+        "status":{"phase":"Failed","failureMessage":"spec.cidr","accepted":{"flatMode":"macvlan","master":"eth0","cidr":"10.0.0.0/24"},
+            "conditions":[{"type":"Ready","status":"False","reason":"Refused"}]}}]}"#;
+    const UNSERVED: &str = r#"{"items":[{"metadata":{"name":"lab"},"spec":{"flatMode":"macvlan","master":"eth0","cidr":"10.0.0.0/24"},
+        "status":{"phase":"Failed","failureMessage":"no network","accepted":{"flatMode":"macvlan","master":"eth0","cidr":"10.0.0.0/24"},
+            "conditions":[{"type":"Ready","status":"False","reason":"NetworkAmbiguous"}]}}]}"#;
+    for (new, outcome) in [
+        (EDITED, ObjectOutcome::WouldChange),
+        (UNSERVED, ObjectOutcome::Failed),
+    ] {
+        let mut answers = site(new, NONE);
+        answers.extend([("GET", 200, WORKLOADS), ("GET", 200, WEB)]);
+        let (session, _) = run(Consent::DryRun, WorkloadKind::Deployment, answers).await;
+        assert_eq!(outcomes(&session), [outcome]);
+    }
+}
+
+#[tokio::test]
 async fn a_subnet_that_fipd_would_refuse_is_not_made() {
     const ODD: &str = r#"{"items":[{"metadata":{"namespace":"kube-system","name":"lab","uid":"u"},"spec":{"master":"eth0","vlan":5000,"cidr":"10.0.0.0/24"}}]}"#;
     let mut answers = site(NONE, ODD);
