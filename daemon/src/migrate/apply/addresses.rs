@@ -28,7 +28,7 @@ use crate::{
         session::{MigrationSession, PlannedChange},
         workload::{self, WorkloadKind},
     },
-    validation::flat_network::spans,
+    validation::flat_network::{spans, subnet::ENTRIES},
 };
 
 /// Label of the pods of Deployments: ReplicaSets of their own or of other controllers have none of it.
@@ -63,20 +63,31 @@ impl MacvlanAddresses {
         Ok(Self(by_subnet))
     }
 
-    /// Excludes those of a subnet that is to be made.
-    pub fn exclude_from(&self, subnet: &mut FlatNetworkSubnet) {
+    /// Excludes those of a subnet that is to be made. What to say of it: where they are too many for a subnet, others are
+    /// excluded with them.
+    pub fn exclude_from(&self, subnet: &mut FlatNetworkSubnet) -> Option<String> {
         let name = subnet.metadata.name.as_deref().unwrap_or_default();
         let (Some(taken), Ok(net)) = (self.0.get(name), subnet.spec.cidr.parse::<IpNet>()) else {
-            return;
+            return None;
         };
         let inside = taken.iter().filter(|address| net.contains(*address));
-        let entries = entries(inside.copied());
-        if entries.is_empty() {
-            return;
+        let runs = runs(inside.copied());
+        if runs.is_empty() {
+            return None;
         }
+        let most = ENTRIES.saturating_sub(subnet.spec.exclusions.len());
+        let joined = joined(&runs, most);
+        let note = (joined.len() < runs.len()).then(|| {
+            format!(
+                "pods on macvlan have {} separate runs of addresses of it, and a subnet has at most {ENTRIES} exclusions: addresses between them are excluded as well, also for workloads that name them, until enough of these pods are gone and it is run again",
+                runs.len()
+            )
+        });
+        let entries: Vec<String> = joined.iter().map(spans::text).collect();
         let annotations = subnet.metadata.annotations.get_or_insert_default();
         annotations.insert(MIGRATED_ADDRESSES.to_owned(), entries.join(","));
         subnet.spec.exclusions.extend(entries);
+        note
     }
 
     /// Takes away those of a subnet whose pods are gone.
@@ -148,10 +159,30 @@ fn workload_kind(pod: &Value) -> Option<WorkloadKind> {
     }
 }
 
-/// As a subnet excludes them: sorted, and joined where they touch.
-fn entries(addresses: impl Iterator<Item = IpAddr>) -> Vec<String> {
+/// Addresses sorted, and joined where they touch.
+fn runs(addresses: impl Iterator<Item = IpAddr>) -> Vec<Span> {
     let all: Vec<Span> = addresses.map(Span::single).collect();
-    spans::merged(&all).iter().map(spans::text).collect()
+    spans::merged(&all)
+}
+
+/// Sorted runs, joined over the smallest gaps between them until they are so few. Families stay apart.
+fn joined(runs: &[Span], most: usize) -> Vec<Span> {
+    let pairs = runs.iter().zip(runs.iter().skip(1)).enumerate();
+    let mut gaps: Vec<(u128, usize)> = pairs
+        .filter(|(_, (before, after))| before.family == after.family)
+        .map(|(index, (before, after))| (after.first - before.last, index + 1))
+        .collect();
+    gaps.sort_unstable();
+    let excess = runs.len().saturating_sub(most);
+    let closed: BTreeSet<usize> = gaps.iter().take(excess).map(|(_, index)| *index).collect();
+    let mut joined: Vec<Span> = Vec::new();
+    for (index, run) in runs.iter().enumerate() {
+        match joined.last_mut() {
+            Some(last) if closed.contains(&index) => last.last = run.last,
+            Some(_) | None => joined.push(*run),
+        }
+    }
+    joined
 }
 
 /// The exclusions of a subnet without those that a migration added and that nobody needs any more.
@@ -182,8 +213,11 @@ impl LiftedExclusions {
             .filter_map(|entry| entry.parse::<AddressSpec>().ok());
         let spans: Vec<Span> = spans.map(|entry| entry.span()).collect();
         let needed = |address: &&IpAddr| spans.iter().any(|span| span.contains(**address));
-        let still = entries(taken.iter().filter(needed).copied());
-        if still == added && !added.is_empty() {
+        let still = runs(taken.iter().filter(needed).copied());
+        let still: Vec<String> = still.iter().map(spans::text).collect();
+        // Those of a migration may be joined. To join what is left of them anew could exclude what fipd gave since.
+        let is_too_long = others.len() + still.len() > ENTRIES;
+        if is_too_long || still == added && !added.is_empty() {
             return None;
         }
         Some(Self {
@@ -208,7 +242,7 @@ impl LiftedExclusions {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::{net::Ipv4Addr, time::Duration};
 
     use super::*;
     use crate::{
@@ -235,15 +269,59 @@ mod tests {
         new.spec.cidr = "10.0.0.0/24".to_owned();
         new.spec.exclusions = vec!["10.0.0.200".to_owned()];
         let mut other = FlatNetworkSubnet::new("other", new.spec.clone());
-        all.exclude_from(&mut new);
+        assert_eq!(all.exclude_from(&mut new), None);
         let expected = ["10.0.0.200", "10.0.0.6-10.0.0.7", "10.0.0.9"];
         assert_eq!(new.spec.exclusions, expected);
         let annotations = new.metadata.annotations.unwrap();
         let noted = &annotations["fipd.io/migrated-addresses"];
         assert_eq!(noted, "10.0.0.6-10.0.0.7,10.0.0.9");
-        all.exclude_from(&mut other);
+        assert_eq!(all.exclude_from(&mut other), None);
         assert_eq!(other.spec.exclusions, ["10.0.0.200"]);
         assert_eq!(other.metadata.annotations, None);
+    }
+
+    #[test]
+    fn runs_are_joined_over_the_smallest_gaps_of_one_family() {
+        let texts = ["10.0.0.1", "10.0.0.9", "10.0.0.11", "10.0.0.15", "fd00::1"];
+        let runs = runs(addresses(&texts).into_iter());
+        let joined = |most: usize| -> Vec<String> {
+            let joined = joined(&runs, most);
+            joined.iter().map(spans::text).collect()
+        };
+        assert_eq!(joined(5), texts);
+        let four = ["10.0.0.1", "10.0.0.9-10.0.0.11", "10.0.0.15", "fd00::1"];
+        assert_eq!(joined(4), four);
+        assert_eq!(joined(3), ["10.0.0.1", "10.0.0.9-10.0.0.15", "fd00::1"]);
+        assert_eq!(joined(0), ["10.0.0.1-10.0.0.15", "fd00::1"]);
+    }
+
+    /// Every other address, from 10.0.0.0 on.
+    fn scattered(count: u32) -> BTreeSet<IpAddr> {
+        let first = u32::from(Ipv4Addr::new(10, 0, 0, 0));
+        let numbers = (0..count).map(|index| first + 2 * index);
+        numbers
+            .map(|number| IpAddr::from(Ipv4Addr::from(number)))
+            .collect()
+    }
+
+    #[test]
+    fn more_addresses_than_a_subnet_excludes_are_joined_and_lifted_once_they_fit() {
+        let all = MacvlanAddresses([("lab".to_owned(), scattered(1_500))].into());
+        let mut new = FlatNetworkSubnet::new("lab", Default::default());
+        new.spec.cidr = "10.0.0.0/16".to_owned();
+        new.spec.exclusions = vec!["10.0.200.0".to_owned()];
+        let note = all.exclude_from(&mut new).unwrap();
+        assert!(note.contains("1500") && note.contains("1000"), "{note}");
+        assert_eq!(new.spec.exclusions.len(), ENTRIES);
+        // The lowest gaps of one size are the first to be closed.
+        assert_eq!(new.spec.exclusions[1], "10.0.0.0-10.0.3.234");
+        let object = json!({ "metadata": new.metadata, "spec": new.spec });
+        for count in [1_500, 1_000] {
+            assert_eq!(LiftedExclusions::of(&object, &scattered(count)), None);
+        }
+        let lifted = LiftedExclusions::of(&object, &scattered(999)).unwrap();
+        assert_eq!(lifted.after.len(), ENTRIES);
+        assert_eq!(lifted.after[1], "10.0.0.0");
     }
 
     #[test]

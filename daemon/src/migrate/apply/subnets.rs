@@ -164,7 +164,8 @@ async fn one(
         session.skip(MACVLAN_SUBNET, &key, &why, converted.notes);
         return Ok(());
     }
-    addresses.exclude_from(&mut converted.subnet);
+    let note = addresses.exclude_from(&mut converted.subnet);
+    converted.notes.extend(note);
     let body = json!(converted.subnet);
     let subnet = match judged(&body["spec"], known) {
         Ok(subnet) => subnet,

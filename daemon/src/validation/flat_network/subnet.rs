@@ -26,7 +26,7 @@ const STICKY: &str = "spec.stickySeconds";
 const PARTNER: &str = "spec.partner";
 
 /// The most ranges and exclusions: each of both costs where subnets are compared.
-const ENTRIES: usize = 1_000;
+pub const ENTRIES: usize = 1_000;
 
 /// A subnet whose fields are as they must be.
 #[derive(Clone, Debug, PartialEq, Eq)]
