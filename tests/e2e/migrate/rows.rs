@@ -249,6 +249,19 @@ kind: MacvlanIP
 metadata: {name: web-0, namespace: shop}
 spec: {subnet: lab, podId: u, cidr: 192.168.1.10/24, mac: aa:bb:cc:dd:ee:ff}
 ---
+apiVersion: v1
+kind: Pod
+metadata:
+  name: bare-0
+  namespace: shop
+  annotations: {macvlan.pandaria.cattle.io/ip: 192.168.1.14, macvlan.pandaria.cattle.io/subnet: lab}
+spec: {containers: [{name: a, image: a}]}
+---
+apiVersion: macvlan.cluster.cattle.io/v1
+kind: MacvlanIP
+metadata: {name: bare-0, namespace: shop}
+spec: {subnet: lab, podId: w, cidr: 192.168.1.14/24, mac: aa:bb:cc:dd:ee:fd}
+---
 apiVersion: macvlan.cluster.cattle.io/v1
 kind: MacvlanIP
 metadata: {name: gone-0, namespace: shop}
@@ -260,13 +273,16 @@ spec: {subnet: lab, podId: v, cidr: 192.168.1.11/24, mac: aa:bb:cc:dd:ee:fe}
     assert!(named.contains("scale it to 0"), "{named}");
     let lab = bed.subnet("lab").await;
     let noted = &lab["metadata"]["annotations"]["fipd.io/migrated-addresses"];
-    assert_eq!(lab["spec"]["exclusions"], json!(["192.168.1.10"]));
-    assert_eq!(*noted, "192.168.1.10");
+    let expected = json!(["192.168.1.10", "192.168.1.14"]);
+    assert_eq!(lab["spec"]["exclusions"], expected);
+    assert_eq!(*noted, "192.168.1.10,192.168.1.14");
     let again = bed.report(MIGRATE).await;
     assert_eq!(again.outcomes(), ["skipped"]);
 
-    bed.delete("/apis/macvlan.cluster.cattle.io/v1/namespaces/shop/macvlanips/web-0")
-        .await;
+    let addresses = "/apis/macvlan.cluster.cattle.io/v1/namespaces/shop/macvlanips";
+    for pod in ["web-0", "bare-0"] {
+        bed.delete(&format!("{addresses}/{pod}")).await;
+    }
     let last = bed.report(MIGRATE).await;
     let subnet = "cattle-flat-network/lab";
     assert_eq!(last.outcome("FlatNetworkSubnet", subnet), "migrated");
