@@ -175,7 +175,17 @@ impl Site {
     async fn settled(&self) -> anyhow::Result<BTreeMap<String, String>> {
         let claims = self.shown(CLAIM, "/status/addressRef/name").await?;
         let waiting: Vec<_> = claims.iter().filter(|(name, at)| name != at).collect();
-        anyhow::ensure!(waiting.is_empty(), "claims wait: {waiting:?}");
+        if let Some((name, _)) = waiting.first() {
+            // For an address that is held back, it may be.
+            let held = self.confirm_releases().await?;
+            let leases = leases(&self.fipd).await?;
+            let path = format!("{NAMESPACE}/{name}");
+            let claim = self.objects.get(CLAIM, &path).await?;
+            anyhow::bail!(
+                "claims wait: {waiting:?}; held back: {held}; {} leases: {leases:?}; the first: {claim:?}",
+                leases.len()
+            );
+        }
         let addresses = self.shown("IPAddress", "/spec/address").await?;
         let names = |all: &BTreeMap<String, String>| all.keys().cloned().collect::<BTreeSet<_>>();
         anyhow::ensure!(
@@ -195,18 +205,16 @@ impl Site {
         Ok(addresses)
     }
 
-    /// Where more than five claims went before they had a finalizer, their leases wait for an admin's word.
-    async fn confirm_releases(&self) -> anyhow::Result<()> {
+    /// Where more than five claims went before they had a finalizer, their leases wait for an admin's word. Answers what waited.
+    async fn confirm_releases(&self) -> anyhow::Result<Value> {
         let show = ["clusters", "show", "management", "-o", "json"];
         let shown = self.fipd.cli(show).await?.json()?;
-        if shown["held_back"]
-            .as_array()
-            .is_some_and(|held| !held.is_empty())
-        {
+        let held = shown["held_back"].clone();
+        if held.as_array().is_some_and(|held| !held.is_empty()) {
             let confirm = ["clusters", "confirm-release", "management"];
             self.fipd.cli(confirm).await?;
         }
-        Ok(())
+        Ok(held)
     }
 }
 
