@@ -99,7 +99,9 @@ impl<S: PoolSource> PoolController<S> {
             add.await?;
         }
         if existing.as_deref().map(|pool| &pool.spec) != Some(&spec) {
-            if session.networks(&site.system).contains(&network) {
+            // The first adoption of a network takes in all that is there, the oldest first.
+            let adopted = |ledger: &Ledger| ledger.truly_adopted(network, &site.id, &site.system);
+            if self.context.read(adopted) {
                 let of = (key, object);
                 let shown = self
                     .source

@@ -54,14 +54,11 @@ enum ShownBy {
 }
 
 impl PoolUsers {
-    /// What takes into the ledger whatever they show of it, of the oldest first. The first adoption of a network takes in all that is
-    /// there, and a pool in use goes to no other network.
+    /// What takes into the ledger whatever they show of it, of the oldest first. A pool in use goes to no other network.
     pub fn shown_in(&self, site: &Site, growth: &PoolGrowth<'_>) -> Vec<Request> {
         let network = growth.wanted.network;
-        let is_over = |ledger: &Ledger| {
-            ledger.truly_adopted(network, &site.id, &site.system) && !growth.stays(ledger)
-        };
-        if !growth.may_gain() || !site.ipam.read(is_over) {
+        let stays = |ledger: &Ledger| growth.stays(ledger);
+        if !growth.may_gain() || site.ipam.read(stays) {
             return Vec::new();
         }
         let mut shown = growth.of_addresses(site, &self.addresses);
@@ -277,12 +274,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::{
-        clock,
-        clusters::{adoption, testing},
-        controller::fake_api_tests::client,
-        ipam::Ipam,
-    };
+    use crate::{clock, clusters::testing, controller::fake_api_tests::client, ipam::Ipam};
 
     fn known(clusters: &[(&str, &str, Value)]) -> PoolUsers {
         let users = PoolUsers::default();
@@ -361,9 +353,6 @@ mod tests {
             shown.collect()
         };
         let narrow = pool("10.0.0.0/24");
-        assert_eq!(taken("", None, &narrow), [""; 0], "adoption does it");
-        let marked = adoption::mark(&site.session, &site.system, NetworkId::DEFAULT);
-        marked.await.expect("a mark");
         assert_eq!(
             taken("", None, &narrow),
             [
@@ -403,8 +392,6 @@ mod tests {
         let Answer::Network(blue) = made else {
             panic!("{made:?}");
         };
-        let marked = adoption::mark(&site.session, &site.system, blue.id);
-        marked.await.expect("a mark");
         let moved = PoolSpec {
             network: blue.id,
             ..narrow

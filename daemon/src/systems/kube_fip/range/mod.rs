@@ -116,8 +116,7 @@ impl RangeSource {
         let network = wanted.network;
         let moves =
             existing.is_none_or(|pool| pool.spec.network != network && !in_use(ledger, pool));
-        // The first adoption of a network takes in the oldest first, whatever its range.
-        if !moves || ledger.adoption(network, &site.id.0, &site.system).is_none() {
+        if !moves {
             return Vec::new();
         }
         let mut fips = self.fips.all();
@@ -279,7 +278,7 @@ fn gateway(text: &str, subnet: &IpNet) -> Result<Option<IpAddr>, Wrong> {
 
 #[cfg(test)]
 mod tests {
-    use fipd_core::{Adoption, Answer, ClusterId, NetworkId, Timestamp, testing::pool};
+    use fipd_core::{Answer, ClusterId, NetworkId, testing::pool};
     use serde_json::{Value, json};
 
     use super::*;
@@ -428,16 +427,6 @@ mod tests {
             network: blue.id,
             ..read(json!({ "iprange": "10.0.0.0/24" })).expect("valid")
         };
-        assert_eq!(taken(None, &wanted), [], "adoption takes in what is shown");
-        let marker = Adoption {
-            network: blue.id,
-            cluster: Text::clone(&site.id.0),
-            system: System::kube_fip(),
-            at: Timestamp(1),
-            skipped: false,
-        };
-        let actor = "test".into();
-        submit(Request::MarkAdopted { marker, actor }).await;
         let shown = taken(None, &wanted);
         let all = ["names 10.0.0.6", "shows 10.0.0.5"];
         assert_eq!(told(&shown), all, "the older first");
