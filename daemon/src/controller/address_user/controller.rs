@@ -252,7 +252,10 @@ impl<U: AddressHooks> AddressController<U> {
         };
         self.expected(&wish.pool).await?;
         let asker = self.asker(key, &object.meta());
-        let request = asker.adopt(prefix, Some(wish.tenant));
+        let request = match &wish.kept {
+            Some(kept) => asker.take(kept),
+            None => asker.adopt(prefix, Some(wish.tenant)),
+        };
         self.context.take_in(request).await
     }
 

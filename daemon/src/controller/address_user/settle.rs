@@ -376,7 +376,7 @@ impl AddressAsker {
         })
     }
 
-    fn take(&self, kept: &KeptLease) -> Request {
+    pub(super) fn take(&self, kept: &KeptLease) -> Request {
         Request::Handover(Handover {
             from: kept.from.clone(),
             to: self.holder.clone(),

@@ -40,7 +40,7 @@ impl<S: PoolSource> PoolController<S> {
             if self.goes(&key, &object.meta()) || refused() {
                 continue;
             }
-            match self.define(&key, &object).await {
+            match self.define(&key, &object, true).await {
                 Err(ReconcileError::Call(error @ CallError::Rejected(..))) => {
                     let (cluster, kind) = (&self.context.site.name, self.context.kind.kind);
                     tracing::warn!(%cluster, %key, "this {kind} gives no address yet: {error}");
@@ -58,8 +58,13 @@ impl<S: PoolSource> PoolController<S> {
         meta.is_terminating() && S::FINALIZER.is_some_and(|finalizer| !kept(finalizer))
     }
 
-    /// The finalizer comes before the pool.
-    pub(super) async fn define(&self, key: &Key, object: &S::View) -> Reconciled<Verdict> {
+    /// The finalizer comes before the pool. `adoption_follows`: a complete list is made after this, before anything is given.
+    pub(super) async fn define(
+        &self,
+        key: &Key,
+        object: &S::View,
+        adoption_follows: bool,
+    ) -> Reconciled<Verdict> {
         let (meta, name) = (object.meta(), Self::object_of(key));
         let existing = self.existing(key);
         let spec = match self.source.spec(&self.mirror_of(&name, &meta), object) {
@@ -99,9 +104,10 @@ impl<S: PoolSource> PoolController<S> {
             add.await?;
         }
         if existing.as_deref().map(|pool| &pool.spec) != Some(&spec) {
-            // The first adoption of a network takes in all that is there, the oldest first.
+            // The first adoption of a network takes in all that is there, the oldest first. While fipd runs, a list that began before
+            // the pool was there does not.
             let adopted = |ledger: &Ledger| ledger.truly_adopted(network, &site.id, &site.system);
-            if self.context.read(adopted) {
+            if !adoption_follows || self.context.read(adopted) {
                 let of = (key, object);
                 let shown = self
                     .source

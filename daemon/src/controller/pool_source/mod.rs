@@ -248,7 +248,7 @@ impl<S: PoolSource> Controller for PoolController<S> {
             Eligible::No(says) => Err(says),
             // It is queued again once that is read.
             Eligible::Yes if self.awaits_link(key, object) => return Ok(Next::Done),
-            Eligible::Yes => self.define(key, object).await?,
+            Eligible::Yes => self.define(key, object, false).await?,
         };
         let is_obstructed = matches!(&verdict, Err(says) if says.reason == OBSTRUCTED);
         let next = self.show(key, object, verdict).await?;

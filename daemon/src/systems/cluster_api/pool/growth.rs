@@ -97,9 +97,10 @@ impl ShownBy {
     ) -> Option<Request> {
         match self {
             Self::Cluster(key, cluster) => {
-                let is_there = is_elsewhere(ledger, site, key, place);
+                let is_left =
+                    is_elsewhere(ledger, site, key, place) || is_of_copy(ledger, site, key, place);
                 let request = || of_cluster(ledger, site, (key, cluster), place);
-                (!is_there).then(request).flatten()
+                (!is_left).then(request).flatten()
             }
             Self::Address(key, there) => {
                 let prefix = wanted.prefix_at(place);
@@ -229,6 +230,14 @@ fn is_elsewhere(ledger: &Ledger, site: &Site, key: &Key, place: LeaseKey) -> boo
     })
 }
 
+/// Whether who has it is the Cluster, or a claim of it, in another management cluster. That passes to its claim here.
+pub fn is_of_copy(ledger: &Ledger, site: &Site, key: &Key, place: LeaseKey) -> bool {
+    let owner = ledger.lease_around(place).and_then(|lease| lease.owner());
+    owner.is_some_and(|owner| {
+        identities(site, key).any(|own| own.is_same_elsewhere(&owner.identity))
+    })
+}
+
 /// `None`: the Cluster has the address, be it by its claim.
 pub fn of_cluster(
     ledger: &Ledger,
@@ -269,7 +278,7 @@ fn adopt(
 
 #[cfg(test)]
 mod tests {
-    use fipd_core::{Answer, NetworkId, System, testing::create_pool};
+    use fipd_core::{Answer, ClusterId, NetworkId, System, testing::create_pool};
     use fipd_crds::cluster_api::{Cluster, IPAddress};
     use serde_json::{Value, json};
 
@@ -386,6 +395,13 @@ mod tests {
         }
         assert_eq!(taken("", None, &narrow), ["b u-b 10.0.0.3"]);
 
+        // What it has where it is moved from is left to its claim.
+        let mut copy = asker_of("vip-ingress-b", &site);
+        copy.holder.identity.namespace = "other".into();
+        copy.holder.identity.cluster = Some(ClusterId("elsewhere".into()));
+        submit(copy.adopt(key_of("10.0.0.3").into(), None)).await;
+        assert_eq!(taken("", None, &narrow), [""; 0]);
+
         // In another network it is another address; one in use goes to none.
         let (name, actor) = ("blue".into(), "test".into());
         let made = submit(Request::CreateNetwork { name, actor }).await;
@@ -397,7 +413,7 @@ mod tests {
             ..narrow
         };
         let all = ["x  10.0.0.7", "vip-cp-f  10.0.0.9", "b u-b 10.0.0.3"];
-        assert_eq!(taken("", None, &moved), all);
+        assert_eq!(taken("", None, &moved), all, "the copy is not there");
         assert_eq!(taken("", existing().as_deref(), &moved), [""; 0]);
     }
 

@@ -2,14 +2,13 @@
 
 use std::net::IpAddr;
 
-use fipd_core::{Identity, LeaseKey, Ledger, NetworkId, PoolId, ReleaseScope};
+use fipd_core::{LeaseKey, Ledger, NetworkId, PoolId, ReleaseScope};
 
 use super::{
     VipController,
-    choose::{VipPool, VipSlot, VipWish},
+    choose::{VipPool, VipWish},
     drift,
     observe::CapiClusterView,
-    write::claim_key,
 };
 use crate::{
     controller::{
@@ -17,7 +16,10 @@ use crate::{
         store::Key,
         unserved::{Unserved, contended},
     },
-    systems::cluster_api::{pool::growth::of_cluster, settings::ClusterApiSettings},
+    systems::cluster_api::{
+        pool::growth::{is_of_copy, of_cluster},
+        settings::ClusterApiSettings,
+    },
 };
 
 impl VipController {
@@ -66,25 +68,14 @@ impl VipController {
             let fits = wish.candidates(&pools);
             let network = self.network_of(address, &key.namespace, &fits);
             let is_moved = |network| {
-                let place = LeaseKey { network, address };
-                let owner = |ledger: &Ledger| ledger.lease_around(place)?.owner().cloned();
-                let owner = self.context.read(owner);
-                owner.is_some_and(|owner| self.is_copy(&owner.identity, key, slot))
+                let (site, place) = (&self.context.site, LeaseKey { network, address });
+                (self.context).read(|ledger| is_of_copy(ledger, site, key, place))
             };
             if !network.is_some_and(is_moved) {
                 self.reserve(key, cluster, address, &fits).await?;
             }
         }
         Ok(())
-    }
-
-    /// Whether this is the Cluster, or its claim, in another management cluster.
-    fn is_copy(&self, identity: &Identity, key: &Key, slot: VipSlot) -> bool {
-        let site = &self.context.site;
-        let is_named = |one: &Key| identity.namespace == one.namespace && identity.name == one.name;
-        identity.system == site.system
-            && identity.cluster.as_ref() != Some(&site.id)
-            && (is_named(key) || is_named(&claim_key(key, slot)))
     }
 
     /// Gives back what the Cluster itself holds and shows nowhere: of an earlier Cluster of its name, and what its endpoint was before

@@ -43,6 +43,8 @@ pub(super) fn users(
         })
     });
     let mut users: Vec<ShownUser> = own.collect();
+    // Of two with one address the older one keeps it.
+    users.sort_by_key(|user| user.created);
     let shown: BTreeSet<LeaseKey> = users.iter().map(|user| user.place).collect();
     let leaked = leaked::leaked(wanted, &subnet.status, &shown).into_iter();
     users.extend(leaked.map(|address| ShownUser {
