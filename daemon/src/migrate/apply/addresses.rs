@@ -275,9 +275,10 @@ mod tests {
         let annotations = new.metadata.annotations.unwrap();
         let noted = &annotations["fipd.io/migrated-addresses"];
         assert_eq!(noted, "10.0.0.6-10.0.0.7,10.0.0.9");
+        let before = other.metadata.clone();
         assert_eq!(all.exclude_from(&mut other), None);
         assert_eq!(other.spec.exclusions, ["10.0.0.200"]);
-        assert_eq!(other.metadata.annotations, None);
+        assert_eq!(other.metadata, before);
     }
 
     #[test]

@@ -365,8 +365,8 @@ mod tests {
         assert_eq!(
             taken("", None, &narrow),
             [
-                "x  10.0.0.7",
                 "vip-cp-f  10.0.0.9",
+                "x  10.0.0.7",
                 "a u-a 10.0.0.2",
                 "b u-b 10.0.0.3"
             ],
@@ -412,7 +412,7 @@ mod tests {
             network: blue.id,
             ..narrow
         };
-        let all = ["x  10.0.0.7", "vip-cp-f  10.0.0.9", "b u-b 10.0.0.3"];
+        let all = ["vip-cp-f  10.0.0.9", "x  10.0.0.7", "b u-b 10.0.0.3"];
         assert_eq!(taken("", None, &moved), all, "the copy is not there");
         assert_eq!(taken("", existing().as_deref(), &moved), [""; 0]);
     }
