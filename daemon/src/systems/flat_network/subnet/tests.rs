@@ -113,6 +113,7 @@ fn an_edit_of_the_vlan_that_the_pool_has_followed_was_accepted() {
         let pool = testing::pool(PoolSpec {
             network,
             network_by_default,
+            name: mirror.pool_name(&System::flat_network()),
             origin: mirror.origin(System::flat_network()),
             ..edited.read().expect("a subnet").pool()
         });
