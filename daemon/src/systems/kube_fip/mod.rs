@@ -25,7 +25,7 @@ pub mod rancher;
 pub mod range;
 pub mod settings;
 
-use std::{collections::BTreeMap, fmt::Debug, sync::Arc};
+use std::{collections::BTreeMap, fmt::Debug, sync::Arc, time::Duration};
 
 use fipd_core::System;
 use futures::future::BoxFuture;
@@ -60,6 +60,9 @@ use metrics::VipSites;
 use names::{FLOATING_IP, RANGE};
 use rancher::RancherClusters;
 use range::{RangeSource, Ranges};
+
+/// How long the notes about guests are waited for before FloatingIPs are worked on.
+const NOTES_WITHIN: Duration = Duration::from_secs(10);
 
 /// The system.
 pub struct KubeFip;
@@ -184,8 +187,14 @@ async fn serve(site: Arc<Site>, system: RunningKubeFip) {
     ranges.context().queue_all();
     follow_pools(&ranges, &mut tasks);
     tasks.spawn(Arc::clone(&ranges).follow_links());
-    reconcile::follow_and_work(&fips, &mut tasks);
     guests.start(&mut tasks);
+    // Without the notes about guests the addresses of deleted FloatingIPs stay for a minute longer.
+    let noted = tokio::time::timeout(NOTES_WITHIN, guests.noted_all());
+    tokio::select! {
+        () = cancel.cancelled() => return,
+        _ = noted => {}
+    }
+    reconcile::follow_and_work(&fips, &mut tasks);
     adoption::keep(&site.session, &site.system, &inventory).await;
     finish(tasks).await;
 }

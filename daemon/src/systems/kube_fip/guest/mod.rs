@@ -192,10 +192,15 @@ impl VipGuests {
         });
     }
 
+    /// All notes about guests are known.
+    pub async fn noted_all(&self) {
+        self.maps.seen.completed().await;
+    }
+
     async fn known(&self) {
         self.seen.clusters.completed().await;
         self.seen.namespaces.completed().await;
-        self.maps.seen.completed().await;
+        self.noted_all().await;
         self.sources.provisioned.completed().await;
         self.fips.completed().await;
         self.ranges.completed().await;
