@@ -124,7 +124,7 @@ impl PoolGrowth<'_> {
         before.filter(|spec| spec.network == self.wanted.network && !spec.closed)
     }
 
-    /// Whether another edit than one of its addresses is all there is.
+    /// Whether the edit is one of addresses at all.
     fn may_gain(&self) -> bool {
         let given = |spec: &PoolSpec| (spec.gateway, spec.subnet, spec.ends);
         self.before().is_none_or(|before| {
@@ -134,6 +134,7 @@ impl PoolGrowth<'_> {
         })
     }
 
+    /// Whether the pool is in use in another network, which the ledger does not let it leave.
     fn stays(&self, ledger: &Ledger) -> bool {
         let moves = |pool: &&Pool| pool.spec.network != self.wanted.network;
         let usage = self
