@@ -355,7 +355,7 @@ impl CallError {
 pub(crate) mod testing {
     //! Sessions for tests.
 
-    use fipd_core::{ClusterRecord, Timestamp};
+    use fipd_core::{Answer, ClusterRecord, Request, Timestamp};
     use kube::runtime::events::Reporter;
     use tokio::task::JoinHandle;
 
@@ -390,6 +390,16 @@ pub(crate) mod testing {
             ..ClustersOptions::default()
         };
         started(options, client, ipam, &Arc::default()).await.0
+    }
+
+    /// A new network of this name.
+    pub async fn new_network(ipam: &Ipam, name: &str) -> NetworkId {
+        let (name, actor) = (name.into(), "test".into());
+        let made = ipam.submit(Request::CreateNetwork { name, actor }).await;
+        let Ok(Answer::Network(network)) = made else {
+            panic!("{made:?}");
+        };
+        network.id
     }
 
     /// A network waits for a system of the cluster.

@@ -279,7 +279,7 @@ fn adopt(
 
 #[cfg(test)]
 mod tests {
-    use fipd_core::{Answer, ClusterId, NetworkId, System, testing::create_pool};
+    use fipd_core::{ClusterId, NetworkId, System, testing::create_pool};
     use fipd_crds::cluster_api::{Cluster, IPAddress};
     use serde_json::{Value, json};
 
@@ -404,13 +404,9 @@ mod tests {
         assert_eq!(taken("", None, &narrow), [""; 0]);
 
         // In another network it is another address; one in use goes to none.
-        let (name, actor) = ("blue".into(), "test".into());
-        let made = submit(Request::CreateNetwork { name, actor }).await;
-        let Answer::Network(blue) = made else {
-            panic!("{made:?}");
-        };
+        let blue = testing::new_network(&ipam, "blue").await;
         let moved = PoolSpec {
-            network: blue.id,
+            network: blue,
             ..narrow
         };
         let all = ["vip-cp-f  10.0.0.9", "x  10.0.0.7", "b u-b 10.0.0.3"];

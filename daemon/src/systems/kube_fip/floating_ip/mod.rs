@@ -270,13 +270,13 @@ impl AddressUser for GuestFloatingIps {
 mod tests {
     use std::sync::Arc;
 
-    use fipd_core::{Answer, Origin, PoolSpec, Request, System, testing};
+    use fipd_core::{Origin, PoolSpec, System, testing};
     use fipd_crds::kube_fip::GuestFloatingIPSpec;
 
     use super::*;
     use crate::{
         clock,
-        clusters::testing::session,
+        clusters::testing::{new_network, session},
         controller::{
             address_user::outcome::testing::shown, fake_api_tests::client, unserved::Unserved,
         },
@@ -348,11 +348,7 @@ mod tests {
         let session = session(client(&Arc::default()), &ipam).await;
         let site = Site::new(session, System::kube_fip());
         let submit = async |request| ipam.submit(request).await.expect("it is granted");
-        let (name, actor) = ("blue".into(), "test".into());
-        let made = submit(Request::CreateNetwork { name, actor }).await;
-        let Answer::Network(blue) = made else {
-            panic!("{made:?}");
-        };
+        let blue = new_network(&ipam, "blue").await;
         let key = Key::new("c-m-1", "guest-kubevip");
         let network = |address: &str, pool: &str| {
             let mut fip = fip("");
@@ -369,7 +365,7 @@ mod tests {
         };
         assert_eq!(network("10.0.0.5", ""), "default");
         let spec = PoolSpec {
-            network: blue.id,
+            network: blue,
             origin: Origin::Mirror {
                 system: System::kube_fip(),
                 cluster: site.id.clone(),
@@ -379,7 +375,7 @@ mod tests {
             ..testing::pool_spec("kube-fip/rancher/net", &["10.0.0.0/24"])
         };
         submit(testing::create_pool(spec)).await;
-        let of_range = format!("{:?}", blue.id);
+        let of_range = format!("{blue:?}");
         assert_eq!(network("10.0.0.5", ""), of_range);
         assert_eq!(network("10.0.0.5", "kube-fip/rancher/net"), of_range);
         assert_eq!(network("10.0.1.5", ""), "default");

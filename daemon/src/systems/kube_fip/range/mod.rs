@@ -278,12 +278,15 @@ fn gateway(text: &str, subnet: &IpNet) -> Result<Option<IpAddr>, Wrong> {
 
 #[cfg(test)]
 mod tests {
-    use fipd_core::{Answer, ClusterId, NetworkId, testing::pool};
+    use fipd_core::{ClusterId, NetworkId, testing::pool};
     use serde_json::{Value, json};
 
     use super::*;
     use crate::{
-        clock, clusters::testing::session, controller::fake_api_tests::client, ipam::Ipam,
+        clock,
+        clusters::testing::{new_network, session},
+        controller::fake_api_tests::client,
+        ipam::Ipam,
         systems::kube_fip::floating_ip,
     };
 
@@ -402,11 +405,7 @@ mod tests {
         let session = session(client(&Arc::default()), &ipam).await;
         let site = Site::new(session, System::kube_fip());
         let submit = async |request| ipam.submit(request).await.expect("it is granted");
-        let (name, actor) = ("blue".into(), "test".into());
-        let made = submit(Request::CreateNetwork { name, actor }).await;
-        let Answer::Network(blue) = made else {
-            panic!("{made:?}");
-        };
+        let blue = new_network(&ipam, "blue").await;
         let source = RangeSource::new(&KubeFipSettings::default(), None, fips());
         let key = Key::new("", "vlan10");
         let taken = |existing: Option<&Pool>, wanted: &PoolSpec| -> Vec<Request> {
@@ -418,13 +417,13 @@ mod tests {
                     panic!("{request:?}");
                 };
                 let (key, holder) = (adopt.key, &adopt.holder);
-                assert_eq!(key.network, blue.id);
+                assert_eq!(key.network, blue);
                 format!("{} {}", holder.identity.name, key.address)
             });
             told.collect()
         };
         let wanted = PoolSpec {
-            network: blue.id,
+            network: blue,
             ..read(json!({ "iprange": "10.0.0.0/24" })).expect("valid")
         };
         let shown = taken(None, &wanted);
