@@ -39,7 +39,7 @@ const RESTARTS: usize = 3;
 /// Leases of one read: a reader holds the ledger for at most 1,000 rows.
 const PAGE_OF_LEASES: usize = 1_000;
 /// Requests under way at once; the writer commits them in groups.
-const AT_ONCE: usize = 256;
+pub const AT_ONCE: usize = 256;
 
 /// One object of a cluster and the addresses it uses, none of them perhaps.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -67,7 +67,8 @@ use listener::RawListener;
 pub use listener::{Listener, Serve};
 pub use live::LIVE;
 pub use network::{
-    ChosenBy, DEFAULT_NETWORK, Match, NetworkChoice, NetworkRule, NetworkRules, PoolFacts, PoolLink,
+    ChosenBy, DEFAULT_NETWORK, Match, NetworkChoice, NetworkRule, NetworkRules, PoolFacts,
+    PoolLink, default_network,
 };
 pub use oidc::{Issuer, Oidc, OidcRoles};
 pub use pattern::Pattern;

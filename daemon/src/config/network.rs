@@ -118,6 +118,14 @@ impl NetworkChoice {
     }
 }
 
+/// The network of pools on a VLAN, or on none, where nothing says another.
+pub fn default_network(vlan: Option<u16>) -> Text {
+    vlan.map_or_else(
+        || DEFAULT_NETWORK.into(),
+        |vlan| format!("vlan-{vlan}").into(),
+    )
+}
+
 /// The rules in the order of the file; the first that fits decides.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NetworkRules(Vec<NetworkRule>);
@@ -159,8 +167,7 @@ impl NetworkRules {
         let (network, by) = match (decided, pool.own_network, pool.link.vlan) {
             (Some(rule), ..) => (rule.name.clone(), ChosenBy::Rule),
             (None, Some(own), _) => (own.into(), ChosenBy::System),
-            (None, None, Some(vlan)) => (format!("vlan-{vlan}").into(), ChosenBy::Default),
-            (None, None, None) => (DEFAULT_NETWORK.into(), ChosenBy::Default),
+            (None, None, vlan) => (default_network(vlan), ChosenBy::Default),
         };
         NetworkChoice {
             network,

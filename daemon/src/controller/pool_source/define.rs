@@ -11,6 +11,7 @@ use super::{
     not_ready, pool_facts, state::VLAN_UNKNOWN,
 };
 use crate::{
+    clusters::adoption::AT_ONCE,
     config::PoolFacts,
     controller::{
         ReconcileError, Reconciled,
@@ -22,9 +23,6 @@ use crate::{
     },
     ipam::IpamError,
 };
-
-/// Requests under way at once; the writer commits them in groups.
-const AT_ONCE: usize = 256;
 
 /// A remark, or why the pool is not as the object describes it.
 pub(super) type Verdict = Result<Option<String>, ConditionUpdate>;
@@ -132,11 +130,10 @@ impl<S: PoolSource> PoolController<S> {
         Ok(Ok(choice.ignored_annotation))
     }
 
-    /// Whether the pool goes where the link of its object says: that is no doubt, nobody chose another network, and nothing is in use.
+    /// Whether the pool goes where the link says that its object names.
     fn follows(&self, object: &S::View, pool: &Pool) -> bool {
-        let usage = self.context.read(|ledger| ledger.usage(pool.id));
-        let is_unused = usage.is_none_or(|usage| !usage.in_use());
-        pool.spec.network_by_default && is_unused && self.source.own_link(object).is_some()
+        let may_follow = |ledger: &Ledger| may_follow(ledger, pool);
+        self.context.read(may_follow) && self.source.own_link(object).is_some()
     }
 
     /// Writes what its source would have otherwise in the object; not over an edit that was not read.
@@ -238,6 +235,12 @@ impl<S: PoolSource> PoolController<S> {
             ..state
         }
     }
+}
+
+/// Whether nobody chose the network of the pool, and nothing of it is in use.
+pub fn may_follow(ledger: &Ledger, pool: &Pool) -> bool {
+    let is_unused = || ledger.usage(pool.id).is_none_or(|usage| !usage.in_use());
+    pool.spec.network_by_default && is_unused()
 }
 
 fn rejected(existing: Option<&Pool>, rule: &str) -> ConditionUpdate {

@@ -41,6 +41,7 @@ use crate::{
     validation::mirror::MirrorOf,
 };
 
+pub use define::may_follow;
 pub use links::{link_of, pool_facts};
 pub use state::{
     OUT_OF_RANGE, PoolReport, PoolState, READY, WAITING_FOR_ADOPTION, entries, leases_of, not_ready,

@@ -39,13 +39,12 @@ pub async fn release_or_pass(
     };
     let _writing = claims.user.writing.lock(&cluster).await;
     let own = claims.context.holder(key, &claim.meta.uid);
-    pass(claims, own, &cluster).await?;
-    let holder = claims.context.holder(key, &claim.meta.uid);
-    claims.give_back(holder, "deleted").await
+    pass(claims, &own, &cluster).await?;
+    claims.give_back(own, "deleted").await
 }
 
 /// Whoever owns the claim: of a Cluster that was restored, the owner is an object that is gone.
-async fn pass(claims: &IpClaimController, own: Holder, cluster: &Key) -> Reconciled<()> {
+async fn pass(claims: &IpClaimController, own: &Holder, cluster: &Key) -> Reconciled<()> {
     // The watch may lag behind the garbage collector, which deletes the claims of a Cluster that is gone.
     let Some(found) = read_cluster(claims, cluster).await? else {
         return Ok(());

@@ -11,6 +11,7 @@ use crate::{
         review::{Operation, Question, Verdict},
         spec,
     },
+    controller::pool_source::may_follow,
     validation::{
         Wrong,
         flat_network::{
@@ -156,7 +157,6 @@ impl SubnetUse {
             };
         };
         let pool = found.id;
-        let is_unused = ledger.usage(pool).is_none_or(|usage| !usage.in_use());
         let leases = ledger.pool_leases(pool, None, LOOKED_AT);
         let user = leases.iter().find_map(|lease| lease.owner());
         let runs = lost.iter().take(RUNS);
@@ -164,7 +164,7 @@ impl SubnetUse {
         let held = leases.filter(|lease| lease.pool == Some(pool) && lease.owner().is_some());
         Self {
             pool: Some(pool),
-            follows: found.spec.network_by_default && is_unused,
+            follows: may_follow(ledger, found),
             user: user.map(|user| user.identity.clone()),
             outside: held.map(|lease| lease.key.address).collect(),
         }

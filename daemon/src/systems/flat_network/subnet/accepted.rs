@@ -8,9 +8,9 @@ use std::{collections::BTreeMap, sync::Arc};
 use fipd_core::{Ledger, Pool, Text};
 use parking_lot::Mutex;
 
-use super::{SubnetLabels, SubnetView};
+use super::{SubnetLabels, SubnetView, link_of};
 use crate::{
-    config::DEFAULT_NETWORK, systems::flat_network::names::ACTIVE,
+    config::default_network, systems::flat_network::names::ACTIVE,
     validation::flat_network::subnet::FlatSubnet,
 };
 
@@ -67,12 +67,9 @@ impl AcceptedSubnets {
 /// Whether the pool is already in the network that the VLAN has by default. An accepted edit moves the pool before the status
 /// says so, which fipd may not have lived to write.
 pub(super) fn has_followed(ledger: &Ledger, pool: &Pool, now: &FlatSubnet) -> bool {
-    let wanted = match now.vlan {
-        0 => DEFAULT_NETWORK.to_owned(),
-        vlan => format!("vlan-{vlan}"),
-    };
+    let wanted = default_network(link_of(now).vlan);
     let network = ledger.network(pool.spec.network);
-    pool.spec.network_by_default && network.is_some_and(|network| *network.name == *wanted)
+    pool.spec.network_by_default && network.is_some_and(|network| network.name == wanted)
 }
 
 fn relabelled(labels: &SubnetLabels, now: &FlatSubnet) -> Option<&'static str> {
