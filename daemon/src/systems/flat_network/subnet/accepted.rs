@@ -14,9 +14,6 @@ use crate::{
     validation::flat_network::subnet::FlatSubnet,
 };
 
-/// The field of the VLAN.
-pub(super) const VLAN: &str = "spec.vlan";
-
 /// By the UIDs of subnets.
 #[derive(Debug, Default)]
 pub struct AcceptedSubnets(Mutex<BTreeMap<Text, Arc<FlatSubnet>>>);
@@ -24,11 +21,6 @@ pub struct AcceptedSubnets(Mutex<BTreeMap<Text, Arc<FlatSubnet>>>);
 impl AcceptedSubnets {
     pub fn note(&self, uid: &Text, subnet: FlatSubnet) {
         self.0.lock().insert(Text::clone(uid), subnet.into());
-    }
-
-    /// Whether what is in force was accepted since fipd started.
-    pub fn is_noted(&self, uid: &Text) -> bool {
-        self.0.lock().contains_key(uid)
     }
 
     pub fn forget(&self, uid: &Text) {
@@ -51,14 +43,27 @@ impl AcceptedSubnets {
         noted.or_else(|| written().map(Arc::new))
     }
 
-    /// The first field by which pods are attached in another way than was accepted; `None`: they are not.
-    pub fn moved(&self, subnet: &SubnetView, now: &FlatSubnet) -> Option<&'static str> {
+    /// The first field by which pods are attached in another way than was accepted; `None`: they are not. `has_followed`: the
+    /// pool is where the VLAN takes it. Only a kill leaves it ahead of the status, as what is accepted in this run is noted; the
+    /// labels, written in between, then tell which of the other fields were accepted with the VLAN.
+    pub fn moved(
+        &self,
+        subnet: &SubnetView,
+        now: &FlatSubnet,
+        has_followed: impl FnOnce() -> bool,
+    ) -> Option<&'static str> {
         let Some(before) = self.accepted(subnet) else {
             return relabelled(&subnet.labels, now);
         };
+        let vlan = before.vlan != now.vlan;
+        let is_noted = || self.0.lock().contains_key(&subnet.meta.uid);
+        let followed = vlan && !is_noted() && has_followed();
+        if followed && subnet.labels == SubnetLabels::of(now) {
+            return None;
+        }
         first([
             before.master != now.master,
-            before.vlan != now.vlan,
+            vlan && !followed,
             before.kind.as_str() != now.kind.as_str(),
         ])
     }
@@ -83,7 +88,7 @@ fn relabelled(labels: &SubnetLabels, now: &FlatSubnet) -> Option<&'static str> {
 }
 
 fn first(changes: [bool; 3]) -> Option<&'static str> {
-    let fields = ["spec.master", VLAN, "spec.flatMode"].into_iter();
+    let fields = ["spec.master", "spec.vlan", "spec.flatMode"].into_iter();
     let mut changed = fields.zip(changes).filter(|(_, changed)| *changed);
     changed.next().map(|(field, _)| field)
 }
@@ -110,7 +115,7 @@ mod tests {
     }
 
     fn moved(subnets: &AcceptedSubnets, subnet: &SubnetView) -> Option<&'static str> {
-        subnets.moved(subnet, &subnet.read().expect("a subnet"))
+        subnets.moved(subnet, &subnet.read().expect("a subnet"), || false)
     }
 
     /// Defect 20 of g.1: labels decide only where fipd has not accepted anything yet.

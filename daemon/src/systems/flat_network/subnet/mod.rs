@@ -19,7 +19,7 @@ use k8s_openapi::jiff;
 use serde_json::{Value, json};
 
 pub use self::accepted::AcceptedSubnets;
-use self::accepted::{VLAN, has_followed};
+use self::accepted::has_followed;
 use super::{
     ip::FlatIpView,
     names::{ACTIVE, FLAT_IP, IPV6TO4, SUBNET_REMOVE},
@@ -299,12 +299,8 @@ impl SubnetSource {
         let existing = ledger.mirror(&System::flat_network(), mirror.cluster, mirror.object);
         let usage = existing.and_then(|pool| ledger.usage(pool.id));
         let in_use = usage.is_some_and(|usage| usage.in_use());
-        // Only a kill leaves the two apart: what was accepted in this run is noted.
-        let is_noted = self.accepted.is_noted(&subnet.meta.uid);
-        let followed =
-            || !is_noted && existing.is_some_and(|pool| has_followed(ledger, pool, &read));
-        let moved = self.accepted.moved(subnet, &read);
-        let moved = moved.filter(|field| *field != VLAN || !followed());
+        let followed = || existing.is_some_and(|pool| has_followed(ledger, pool, &read));
+        let moved = self.accepted.moved(subnet, &read, followed);
         if in_use {
             if let Some(field) = moved {
                 return Some(format!(

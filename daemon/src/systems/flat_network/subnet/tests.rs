@@ -81,8 +81,60 @@ fn a_subnet_whose_pods_have_addresses_was_served_whatever_its_phase_says() {
 }
 
 /// The pool moves before the status says that the edit was accepted: fipd may be killed in between, and pods come after that.
+/// The labels are written in between.
 #[test]
-fn an_edit_of_the_vlan_that_the_pool_has_followed_was_accepted() {
+fn an_edit_that_the_pool_has_followed_was_accepted() {
+    let none = SubnetLabels::default;
+    let labels = |master: &str, vlan: u16| SubnetLabels {
+        master: Some(master.to_owned()),
+        vlan: Some(vlan.to_string()),
+        flat_mode: Some("macvlan".to_owned()),
+        mode: Some("bridge".to_owned()),
+    };
+    for (to, labels, pool, refused) in [
+        (("eth0", 20), none(), (8, true), None),
+        (("eth0", 0), none(), (0, true), None),
+        (("eth0", 20), none(), (7, true), Some("spec.vlan")),
+        (("eth0", 20), none(), (8, false), Some("spec.vlan")),
+        (("eth0", 20), none(), (0, true), Some("spec.vlan")),
+        (("eth0", 0), none(), (7, true), Some("spec.vlan")),
+        (("eth1", 20), labels("eth1", 20), (8, true), None),
+        // The master was edited after the VLAN was accepted, or nobody knows.
+        (
+            ("eth1", 20),
+            labels("eth0", 20),
+            (8, true),
+            Some("spec.master"),
+        ),
+        (("eth1", 20), none(), (8, true), Some("spec.master")),
+        // Labels say nothing where the pool has not moved.
+        (
+            ("eth1", 20),
+            labels("eth1", 20),
+            (7, true),
+            Some("spec.master"),
+        ),
+        (
+            ("eth1", 10),
+            labels("eth1", 10),
+            (7, true),
+            Some("spec.master"),
+        ),
+    ] {
+        let case = format!("{to:?} {labels:?} {pool:?}");
+        let why = judged_in_use(to, labels, pool);
+        let field = why.as_deref().and_then(|why| why.split(' ').next());
+        assert_eq!(field, refused, "{case}");
+    }
+}
+
+/// What is said of a subnet in use that was accepted with eth0 and VLAN 10 and is now so, whose pool is in this network, by
+/// default or not.
+fn judged_in_use(
+    (master, vlan): (&str, u16),
+    labels: SubnetLabels,
+    (network, network_by_default): (u32, bool),
+) -> Option<String> {
     let source = SubnetSource {
         settings: FlatNetworkSettings::default(),
         subnets: Objects::new(),
@@ -96,48 +148,37 @@ fn an_edit_of_the_vlan_that_the_pool_has_followed_was_accepted() {
         object: "cattle-flat-network/lab",
         uid: "u",
     };
-    let judged = |vlan: u16, network: u32, network_by_default: bool| {
-        let mut edited = subnet((1, 60), ACTIVE);
-        let before = edited.spec.clone();
-        edited.spec.vlan = vlan.into();
-        edited.status.accepted = Some(before);
-        let mut ledger = Ledger::new();
-        for (id, name) in [(7, "vlan-10"), (8, "vlan-20")] {
-            ledger.apply(&Op::PutNetwork(Network {
-                id: NetworkId(id),
-                name: name.into(),
-                hold: None,
-            }));
-        }
-        let network = NetworkId(network);
-        let pool = testing::pool(PoolSpec {
-            network,
-            network_by_default,
-            name: mirror.pool_name(&System::flat_network()),
-            origin: mirror.origin(System::flat_network()),
-            ..edited.read().expect("a subnet").pool()
-        });
-        ledger.apply(&Op::PutPool(pool.into()));
-        let place = LeaseKey {
-            network,
-            address: [10, 1, 2, 7].into(),
-        };
-        let lease = testing::lease(
-            place,
-            Some(PoolId(1)),
-            [testing::holder("fipd/vm/lab/web", "1")],
-        );
-        ledger.apply(&Op::PutLease(lease.into()));
-        source.judge(&ledger, &mirror, &edited)
-    };
-    assert_eq!(judged(20, 8, true), None);
-    assert_eq!(judged(0, 0, true), None);
-    for (vlan, network, by_default) in [(20, 7, true), (20, 8, false), (20, 0, true), (0, 7, true)]
-    {
-        let why = judged(vlan, network, by_default).unwrap_or_default();
-        assert!(
-            why.starts_with("spec.vlan"),
-            "{vlan} {network} {by_default}: {why}"
-        );
+    let mut edited = subnet((1, 60), ACTIVE);
+    edited.status.accepted = Some(edited.spec.clone());
+    edited.spec.vlan = vlan.into();
+    master.clone_into(&mut edited.spec.master);
+    edited.labels = labels;
+    let mut ledger = Ledger::new();
+    for (id, name) in [(7, "vlan-10"), (8, "vlan-20")] {
+        ledger.apply(&Op::PutNetwork(Network {
+            id: NetworkId(id),
+            name: name.into(),
+            hold: None,
+        }));
     }
+    let network = NetworkId(network);
+    let pool = testing::pool(PoolSpec {
+        network,
+        network_by_default,
+        name: mirror.pool_name(&System::flat_network()),
+        origin: mirror.origin(System::flat_network()),
+        ..edited.read().expect("a subnet").pool()
+    });
+    ledger.apply(&Op::PutPool(pool.into()));
+    let place = LeaseKey {
+        network,
+        address: [10, 1, 2, 7].into(),
+    };
+    let lease = testing::lease(
+        place,
+        Some(PoolId(1)),
+        [testing::holder("fipd/vm/lab/web", "1")],
+    );
+    ledger.apply(&Op::PutLease(lease.into()));
+    source.judge(&ledger, &mirror, &edited)
 }
