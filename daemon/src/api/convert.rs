@@ -265,6 +265,7 @@ pub fn pool_head(ledger: &Ledger, pool: &Pool) -> PoolView {
             reserved: Count(usage.reserved),
             out_of_range: Count(usage.out_of_range),
             withheld: Count(usage.withheld),
+            withheld_in_use: Count(usage.withheld_in_use),
         },
     }
 }

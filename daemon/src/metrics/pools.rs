@@ -62,7 +62,7 @@ fn figures(ipam: &Ipam) -> Vec<PoolSeries> {
 }
 
 pub(super) fn series(ipam: &Ipam) -> Vec<Series<'static>> {
-    let mut figures_of: [Vec<(Labels<'static>, f64)>; 6] = Default::default();
+    let mut figures_of: [Vec<(Labels<'static>, f64)>; 8] = Default::default();
     let mut addresses_of: [Vec<(Labels<'static>, f64)>; 3] = Default::default();
     let mut full_in = Vec::new();
     for one in figures(ipam) {
@@ -81,6 +81,8 @@ pub(super) fn series(ipam: &Ipam) -> Vec<Series<'static>> {
             one.usage.used,
             one.usage.free,
             one.usage.quarantined,
+            one.usage.withheld,
+            one.usage.withheld_in_use,
             one.usage.out_of_range,
             one.closed.into(),
         ];
@@ -88,7 +90,16 @@ pub(super) fn series(ipam: &Ipam) -> Vec<Series<'static>> {
             values.push((labels.clone(), count as f64));
         }
     }
-    let [size, used, free, quarantined, out, closed] = figures_of;
+    let [
+        size,
+        used,
+        free,
+        quarantined,
+        withheld,
+        withheld_in_use,
+        out,
+        closed,
+    ] = figures_of;
     let [in_size, in_used, in_free] = addresses_of;
     vec![
         Series::new(
@@ -117,6 +128,16 @@ pub(super) fn series(ipam: &Ipam) -> Vec<Series<'static>> {
             "pool_quarantined",
             "Of the used, cooling after a release",
             quarantined,
+        ),
+        Series::new(
+            "pool_withheld",
+            "Addresses that a pool of another network may mean as well; no part of the size",
+            withheld,
+        ),
+        Series::new(
+            "pool_withheld_in_use",
+            "Leases of the pool on withheld addresses",
+            withheld_in_use,
         ),
         Series::new(
             "pool_out_of_range",

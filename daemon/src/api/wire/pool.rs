@@ -178,11 +178,14 @@ pub struct Usage {
     pub excluded: Count,
     /// Addresses that are the gateway or reserved ends.
     pub reserved: Count,
-    /// Leases of the pool that are outside its assignable addresses.
+    /// Leases of the pool on addresses that it neither gives nor withholds.
     pub out_of_range: Count,
     /// Addresses that a pool of another network may mean as well; no part of `size`.
     #[serde(default)]
     pub withheld: Count,
+    /// Leases of the pool on withheld addresses; with `used` and `out_of_range` all that it has.
+    #[serde(default)]
+    pub withheld_in_use: Count,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]

@@ -105,6 +105,7 @@ pub fn facts(pool: &PoolView) -> Table {
         ("Free", pool.usage.free.to_string()),
         ("Quarantined", pool.usage.quarantined.to_string()),
         ("Withheld", pool.usage.withheld.to_string()),
+        ("Withheld in use", pool.usage.withheld_in_use.to_string()),
         ("Out of range", pool.usage.out_of_range.to_string()),
         ("Generation", pool.generation.to_string()),
         ("Created", pool.created.clone()),

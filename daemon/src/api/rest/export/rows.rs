@@ -43,7 +43,7 @@ const POOLS: &str = "\
     reserve.first,reserve.last,reserve.of,order,origin.kind,origin.system,origin.cluster,origin.object,origin.uid,\
     closed,quarantine,sticky_for,sticky_most,priority,scopes,share_across_clusters,quota_required,quota_unit,\
     generation,created,usage.size,usage.used,usage.free,usage.quarantined,usage.excluded,usage.reserved,\
-    usage.out_of_range,usage.withheld";
+    usage.out_of_range,usage.withheld,usage.withheld_in_use";
 const NETWORKS: &str = "id,name,pools,waiting_for,held_until";
 const SEPARATIONS: &str = "kind,networks";
 const QUOTAS: &str = "tenant,pool,used,limit";

@@ -6,6 +6,7 @@ use fipd_core::{
 };
 
 use super::*;
+use crate::api::convert::pool_view;
 
 const NEW: &str = "/ui/pools/new";
 const EDIT: &str = "/ui/pools/1/edit";
@@ -372,12 +373,23 @@ async fn an_admin_says_that_two_networks_are_two() {
         };
         let actor = "test".into();
         ask(Ask::CreatePool { spec, actor }).await.unwrap();
+        if name == "here" {
+            let lease = "owner=fipd/host/lab/web&address=10.77.0.12";
+            let here = format!("/ui/pools/{}", pool(&site, name).unwrap().id.0);
+            admin.post(&format!("{here}/allocate"), lease).await;
+        }
     }
-    let page = format!("/ui/pools/{}", pool(&site, "here").unwrap().id.0);
+    let here = pool(&site, "here").unwrap();
+    let usage = site.api.ipam.read(|ledger| pool_view(ledger, &here).usage);
+    // All leases of the pool, and all addresses that it lists.
+    let leases = (usage.used.0, usage.withheld_in_use.0, usage.out_of_range.0);
+    assert_eq!((leases, usage.withheld.0, usage.size.0), ((0, 1, 0), 16, 0));
+    let page = format!("/ui/pools/{}", here.id.0);
     let said = format!("{page}/separate");
     let html = admin.get(&page).await.html;
     for text in [
         "16 addresses are not given",
+        "<dt>Withheld in use</dt><dd>1</dd>",
         "<strong>there</strong> of network <strong>vlan-7</strong>",
         &format!("action=\"{said}\""),
     ] {

@@ -135,7 +135,7 @@ impl RangeSource {
 /// Such a pool goes to no other network.
 fn in_use(ledger: &Ledger, pool: &Pool) -> bool {
     let usage = ledger.usage(pool.id);
-    usage.is_some_and(|usage| usage.used > 0 || usage.out_of_range > 0)
+    usage.is_some_and(|usage| usage.in_use())
 }
 
 /// `None`: the FloatingIP has the address there, or contends for it.
