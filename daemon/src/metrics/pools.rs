@@ -61,9 +61,51 @@ fn figures(ipam: &Ipam) -> Vec<PoolSeries> {
     }
 }
 
+/// Names and meanings of the counts that all pools have.
+const COUNTS: [(&str, &str); 8] = [
+    (
+        "pool_size",
+        "Addresses the pool can give, or prefixes of a pool of those, as in all counts of pools",
+    ),
+    (
+        "pool_used",
+        "Of these, leased; of prefixes also those that have leases in them",
+    ),
+    ("pool_free", "Of these, free"),
+    ("pool_quarantined", "Of the used, cooling after a release"),
+    (
+        "pool_withheld",
+        "Addresses that a pool of another network may mean as well; no part of the size",
+    ),
+    (
+        "pool_withheld_in_use",
+        "Leases of the pool on withheld addresses",
+    ),
+    (
+        "pool_out_of_range",
+        "Leases outside of the pool's addresses",
+    ),
+    (
+        "pool_closed",
+        "1 while the pool gives nothing more by an admin's word, or as what it follows is gone",
+    ),
+];
+/// The same of those that count addresses where a pool gives prefixes.
+const ADDRESSES: [(&str, &str); 3] = [
+    (
+        "pool_size_addresses",
+        "Addresses in all prefixes of a pool of prefixes; a pool with more than 2^53 has none of the three series of addresses",
+    ),
+    (
+        "pool_used_addresses",
+        "Of these, in prefixes that are leased or have leases in them",
+    ),
+    ("pool_free_addresses", "Of these, in free prefixes"),
+];
+
 pub(super) fn series(ipam: &Ipam) -> Vec<Series<'static>> {
-    let mut figures_of: [Vec<(Labels<'static>, f64)>; 8] = Default::default();
-    let mut addresses_of: [Vec<(Labels<'static>, f64)>; 3] = Default::default();
+    let mut counts_of: [Vec<(Labels<'static>, f64)>; COUNTS.len()] = Default::default();
+    let mut addresses_of: [Vec<(Labels<'static>, f64)>; ADDRESSES.len()] = Default::default();
     let mut full_in = Vec::new();
     for one in figures(ipam) {
         let unit = one.exact_prefix_size();
@@ -86,73 +128,18 @@ pub(super) fn series(ipam: &Ipam) -> Vec<Series<'static>> {
             one.usage.out_of_range,
             one.closed.into(),
         ];
-        for (values, count) in figures_of.iter_mut().zip(counts) {
+        for (values, count) in counts_of.iter_mut().zip(counts) {
             values.push((labels.clone(), count as f64));
         }
     }
-    let [
-        size,
-        used,
-        free,
-        quarantined,
-        withheld,
-        withheld_in_use,
-        out,
-        closed,
-    ] = figures_of;
-    let [in_size, in_used, in_free] = addresses_of;
-    vec![
-        Series::new(
-            "pool_size",
-            "Addresses the pool can give, or prefixes of a pool of those, as in all counts of pools",
-            size,
-        ),
-        Series::new(
-            "pool_used",
-            "Of these, leased; of prefixes also those that have leases in them",
-            used,
-        ),
-        Series::new("pool_free", "Of these, free", free),
-        Series::new(
-            "pool_size_addresses",
-            "Addresses in all prefixes of a pool of prefixes; a pool with more than 2^53 has none of the three series of addresses",
-            in_size,
-        ),
-        Series::new(
-            "pool_used_addresses",
-            "Of these, in prefixes that are leased or have leases in them",
-            in_used,
-        ),
-        Series::new("pool_free_addresses", "Of these, in free prefixes", in_free),
-        Series::new(
-            "pool_quarantined",
-            "Of the used, cooling after a release",
-            quarantined,
-        ),
-        Series::new(
-            "pool_withheld",
-            "Addresses that a pool of another network may mean as well; no part of the size",
-            withheld,
-        ),
-        Series::new(
-            "pool_withheld_in_use",
-            "Leases of the pool on withheld addresses",
-            withheld_in_use,
-        ),
-        Series::new(
-            "pool_out_of_range",
-            "Leases outside of the pool's addresses",
-            out,
-        ),
-        Series::new(
-            "pool_closed",
-            "1 while the pool gives nothing more by an admin's word, or as what it follows is gone",
-            closed,
-        ),
-        Series::new(
-            "pool_full_in_seconds",
-            "Time until the pool is full at the pace of the last seven days; missing where that is not in sight",
-            full_in,
-        ),
-    ]
+    let counts = COUNTS.into_iter().zip(counts_of);
+    let addresses = ADDRESSES.into_iter().zip(addresses_of);
+    let all = counts.chain(addresses);
+    let all = all.map(|((name, help), values)| Series::new(name, help, values));
+    let full_in = Series::new(
+        "pool_full_in_seconds",
+        "Time until the pool is full at the pace of the last seven days; missing where that is not in sight",
+        full_in,
+    );
+    all.chain([full_in]).collect()
 }
