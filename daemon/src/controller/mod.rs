@@ -20,6 +20,7 @@ pub mod endpoint;
 pub mod events;
 #[cfg(test)]
 pub(crate) mod fake_api_tests;
+mod key;
 pub mod key_locks;
 pub mod kind;
 pub mod leader_election;

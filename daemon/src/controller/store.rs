@@ -3,12 +3,15 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt::{self, Debug},
+    fmt::Debug,
     marker::PhantomData,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
-use fipd_core::{ClusterId, Identity, System, Text};
+use fipd_core::Text;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Api, Resource, runtime::watcher};
 use parking_lot::{Mutex, RwLock};
@@ -16,6 +19,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+pub use super::key::Key;
 use crate::{
     clusters::{
         self,
@@ -29,23 +33,6 @@ use crate::{
         meta::{Meta, View, trim},
     },
 };
-
-/// Namespace (empty for cluster-scoped objects) and name.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Key {
-    pub namespace: Text,
-    pub name: Text,
-}
-
-/// `[namespace/]name`.
-impl fmt::Display for Key {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if !self.namespace.is_empty() {
-            write!(f, "{}/", self.namespace)?;
-        }
-        f.write_str(&self.name)
-    }
-}
 
 /// An object as it is known.
 #[derive(Debug, PartialEq, Eq)]
@@ -69,6 +56,8 @@ pub struct Objects<T> {
     /// What the objects weigh, charged to the memory of the cluster they are followed on.
     charge: Mutex<Charge>,
     complete: watch::Sender<bool>,
+    /// The latest version that the watch has shown of any of them.
+    shown: AtomicU64,
     /// The kind, in the API version in which the cluster serves it.
     followed_as: RwLock<Option<Kind>>,
 }
@@ -83,42 +72,6 @@ impl Malformed {
             "the object does not fit its schema ({}); what was in force stays",
             self.error
         )
-    }
-}
-
-impl Key {
-    pub fn new(namespace: &str, name: &str) -> Self {
-        Self {
-            namespace: namespace.into(),
-            name: name.into(),
-        }
-    }
-
-    pub fn of(meta: &ObjectMeta) -> Self {
-        Self::new(
-            meta.namespace.as_deref().unwrap_or(""),
-            meta.name.as_deref().unwrap_or(""),
-        )
-    }
-
-    /// The key of the object behind an identity.
-    pub fn of_identity(identity: &Identity) -> Self {
-        Self {
-            namespace: Text::clone(&identity.namespace),
-            name: Text::clone(&identity.name),
-        }
-    }
-
-    /// Who the object of this kind is in the ledger.
-    pub fn identity(&self, system: System, cluster: &ClusterId, kind: &str) -> Identity {
-        Identity {
-            system,
-            cluster: Some(cluster.clone()),
-            kind: kind.into(),
-            namespace: Text::clone(&self.namespace),
-            name: Text::clone(&self.name),
-            interface: "".into(),
-        }
     }
 }
 
@@ -137,6 +90,7 @@ impl<T> Default for Objects<T> {
             map: RwLock::new(BTreeMap::new()),
             charge: Mutex::new(Memory::default().charge()),
             complete: watch::Sender::new(false),
+            shown: AtomicU64::new(0),
             followed_as: RwLock::default(),
         }
     }
@@ -146,6 +100,21 @@ impl<T: View> Objects<T> {
     /// Keeps the object as an answer to a write shows it, where nothing is known that is later or cannot be compared.
     pub fn keep(&self, key: &Key, after: T) {
         self.update(key, after, |one, other| one.meta().is_after(&other.meta()));
+    }
+
+    /// The same of an object that fipd has just made, of which the watch may not know yet. Where the watch has come further, it
+    /// is gone again.
+    pub fn keep_made(&self, key: &Key, made: T) {
+        let version = number(&made.meta().version);
+        let mut map = self.map.write();
+        if map.contains_key(key) {
+            drop(map);
+            return self.keep(key, made);
+        }
+        if version.is_some_and(|version| version > self.shown.load(Ordering::Relaxed)) {
+            // Where there is no memory the watch reports that.
+            let _ = self.replace(&mut map, key, Some(Observed::Parsed(Arc::new(made))));
+        }
     }
 
     /// Drops the object with this UID, which is deleted, unless another of its name is known by now.
@@ -245,6 +214,13 @@ impl<T: PartialEq + Debug> Objects<T> {
         let mut complete = self.complete.subscribe();
         // The sender lives in self: it cannot go away while this waits.
         let _ = complete.wait_for(|complete| *complete).await;
+    }
+
+    /// Notes how far the watch has come, before what it shows.
+    fn note_shown(&self, meta: &ObjectMeta) {
+        if let Some(version) = meta.resource_version.as_deref().and_then(number) {
+            self.shown.fetch_max(version, Ordering::Relaxed);
+        }
     }
 
     /// Charges what is kept to the memory of a cluster from now on.
@@ -349,6 +325,11 @@ impl<T: PartialEq + Debug> Objects<T> {
     }
 }
 
+/// API servers count versions up.
+fn number(version: &str) -> Option<u64> {
+    version.parse().ok()
+}
+
 fn weight_of<T: Debug>(key: &Key, seen: &Observed<T>) -> usize {
     2 * weight(key) + weight(seen)
 }
@@ -437,6 +418,12 @@ where
     C: Fn(&Key),
 {
     fn take(&mut self, event: watcher::Event<Lenient<K>>) -> Result<(), OverBudget> {
+        if let watcher::Event::InitApply(object)
+        | watcher::Event::Apply(object)
+        | watcher::Event::Delete(object) = &event
+        {
+            self.objects.note_shown(object.meta());
+        }
         match event {
             watcher::Event::Init => self.forget_list(),
             watcher::Event::InitApply(object) => {
@@ -492,6 +479,7 @@ fn understand<K, T>(object: Lenient<K>, view: impl Fn(K) -> Option<T>) -> Option
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::controller::meta::ObjectView;
 
     fn good(value: u8) -> Option<Observed<u8>> {
         Some(Observed::Parsed(Arc::new(value)))
@@ -531,6 +519,38 @@ mod tests {
         assert_eq!(objects.get(&key), Some(Arc::new(2)));
         objects.update(&key, 3, later);
         assert_eq!(objects.get(&key), Some(Arc::new(3)));
+    }
+
+    #[test]
+    fn what_fipd_made_is_kept_until_the_watch_knows_better() {
+        let key = Key::new("ns", "a");
+        let made = |version: &str| ObjectView::<(), ()> {
+            meta: Meta {
+                uid: "u".into(),
+                version: version.into(),
+                ..Meta::default()
+            },
+            ..ObjectView::default()
+        };
+        for (shown, version, is_kept) in [
+            ("9", "10", true),
+            ("10", "10", false),
+            ("12", "10", false),
+            ("9", "x", false),
+        ] {
+            let objects = Objects::new();
+            objects.note_shown(&ObjectMeta {
+                resource_version: Some(shown.into()),
+                ..ObjectMeta::default()
+            });
+            objects.keep_made(&key, made(version));
+            assert_eq!(objects.get(&key).is_some(), is_kept, "{shown} {version}");
+        }
+        let objects = Objects::new();
+        for (version, known) in [("10", "10"), ("9", "10"), ("11", "11")] {
+            objects.keep_made(&key, made(version));
+            assert_eq!(objects.get(&key).unwrap().meta.version, known);
+        }
     }
 
     #[test]

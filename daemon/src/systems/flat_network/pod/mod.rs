@@ -358,8 +358,7 @@ impl PodController {
         let target = FLAT_IP.target(key);
         match self.context.remote.create_seen(&target, object).await {
             Ok(made) => {
-                self.ips.context.objects.keep(key, FlatIpView::of(made));
-                self.ips.context.queue.add(key.clone());
+                self.written(key, |ips| ips.keep_made(key, FlatIpView::of(made)));
                 Ok(Next::Done)
             }
             // The watch shows it soon.
@@ -374,11 +373,15 @@ impl PodController {
         patch["metadata"]["resourceVersion"] = json!(meta.version);
         let (remote, target) = (&self.context.remote, FLAT_IP.target(key));
         let now = remote.patch_seen(&target, Patch::Merge, &patch).await?;
-        self.ips.context.objects.keep(key, FlatIpView::of(now));
-        // The watch says nothing of what is known.
+        self.written(key, |ips| ips.keep(key, FlatIpView::of(now)));
+        Ok(Next::Done)
+    }
+
+    /// The address is worked on as it was written: the watch says nothing of what is known.
+    fn written(&self, key: &Key, keep: impl FnOnce(&Objects<FlatIpView>)) {
+        keep(&self.ips.context.objects);
         self.note_mac(key);
         self.ips.context.queue.add(key.clone());
-        Ok(Next::Done)
     }
 
     /// The pod has what an earlier one of its name had, and is yet to use it.
