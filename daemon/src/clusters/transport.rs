@@ -35,8 +35,9 @@ use super::{
 /// is six times this.
 const BUFFER: usize = 64 << 10;
 
-/// A connection that nobody uses is closed after this time, before the API server closes it (90 s): each holds some 100 kB.
-const IDLE: Duration = Duration::from_secs(30);
+/// A connection that nobody uses is closed after this time, or twice that. Each holds some 100 kB, and a burst leaves as many as
+/// there are workers; the one used last is used first, so that steady work keeps its own.
+const IDLE: Duration = Duration::from_secs(5);
 
 type Sending = Http<TimeoutConnector<HttpsConnector<HttpConnector>>, Body>;
 

@@ -404,7 +404,7 @@ struct Follower<K, T, S, C> {
     objects: Arc<Objects<T>>,
     view: S,
     changed: C,
-    /// The keys of a list that is not complete yet.
+    /// The keys of a list that is not complete yet, of which something is kept.
     listed: BTreeSet<Key>,
     listing: Charge,
     _kind: PhantomData<fn(K)>,
@@ -427,10 +427,14 @@ where
         match event {
             watcher::Event::Init => self.forget_list(),
             watcher::Event::InitApply(object) => {
-                let key = Key::of(object.meta());
-                self.listing.add(weight(&key))?;
-                self.put(&key, understand(object, &self.view))?;
-                self.listed.insert(key);
+                let (key, seen) = (Key::of(object.meta()), understand(object, &self.view));
+                let is_kept = seen.is_some();
+                self.put(&key, seen)?;
+                // Most pods of a cluster may be nobody's.
+                if is_kept {
+                    self.listing.add(weight(&key))?;
+                    self.listed.insert(key);
+                }
             }
             watcher::Event::InitDone => {
                 for key in self.objects.retain(&self.listed) {
