@@ -14,6 +14,8 @@ mod crash;
 mod interfaces;
 #[path = "flat_network/nodes.rs"]
 mod nodes;
+#[path = "flat_network/ordinals.rs"]
+mod ordinals;
 #[path = "flat_network/pods.rs"]
 mod pods;
 #[path = "flat_network/services.rs"]
@@ -28,7 +30,7 @@ mod thousand;
 mod workloads;
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fipd_tests::flat_network::{IP, PodBed, SUBNET, SUBNETS};
 use fipd_tests::testbed::wait_until;
