@@ -379,7 +379,8 @@ impl PodController {
 
     /// The address is worked on as it was written: the watch says nothing of what is known.
     fn written(&self, key: &Key, keep: impl FnOnce(&Objects<FlatIpView>)) {
-        keep(&self.ips.context.objects);
+        let ips: &Objects<FlatIpView> = &self.ips.context.objects;
+        keep(ips);
         self.note_mac(key);
         self.ips.context.queue.add(key.clone());
     }
