@@ -34,14 +34,15 @@ pub fn holding(expression: &str, before: &str, now: &str) -> Result<Vec<String>>
         let found = samples(metrics, selector);
         found.collect::<BTreeMap<String, f64>>()
     };
-    let earlier = if grows.is_some() {
-        values(before)
-    } else {
-        BTreeMap::new()
-    };
+    let earlier = grows.map(|_| values(before));
     let mut holding = Vec::new();
     for (name, value) in values(now) {
-        let value = value - earlier.get(&name).copied().unwrap_or_default();
+        let value = match earlier.as_ref().map(|earlier| earlier.get(&name)) {
+            None => value,
+            Some(Some(first)) => value - first,
+            // Prometheus computes no increase from a single sample.
+            Some(None) => continue,
+        };
         let holds = match operator.unwrap_or_default() {
             ">" => value > limit,
             "<" => value < limit,
@@ -108,6 +109,8 @@ mod tests {
             ["x_total{c=\"d\"}"]
         );
         assert_eq!(holding("increase(x_total{c=\"d\"}[5m]) > 2"), [""; 0]);
+        assert_eq!(holding("x_total{c=\"e\"} > 0"), ["x_total{c=\"e\"}"]);
+        assert_eq!(holding("increase(x_total{c=\"e\"}[5m]) > 0"), [""; 0]);
         assert!(super::holding("a or b", before, now).is_err());
         assert!(alerts("FipdClusterApi").unwrap().len() >= 6);
     }
