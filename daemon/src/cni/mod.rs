@@ -74,7 +74,7 @@ pub async fn serve(socket: Listening, uid: u32, options: CniOptions, stop: Cance
         tokio::join!(sweep(&service), forget_earlier_boots(&service));
     };
     tokio::select! {
-        () = socket::serve(socket, uid, service, options.board.clone(), stop) => {}
+        () = socket::serve(socket, uid, service, options.board.clone(), socket::LIMITS, stop) => {}
         () = work => {}
     }
 }

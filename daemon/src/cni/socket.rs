@@ -18,11 +18,10 @@ use crate::sockets::{self, Listening};
 pub const MODE: u32 = 0o600;
 /// Most questions fit.
 const BUFFER: usize = 4 << 10;
-/// Calls at once; more wait in the socket's queue. More than a node has pods: those that wait for their addresses keep nobody else
-/// waiting.
-const AT_ONCE: usize = 1_024;
-/// How long a plugin may take to send its question, and to take the answer.
-const DEADLINE: Duration = Duration::from_secs(10);
+pub(super) const LIMITS: CallLimits = CallLimits {
+    at_once: 1_024,
+    deadline: Duration::from_secs(10),
+};
 /// How long an answer may take: less than the plugin waits, which asks again then.
 const WORK: Duration = Duration::from_secs(50);
 /// How long calls that were taken have to end when the daemon stops.
@@ -30,16 +29,27 @@ const DRAIN: Duration = Duration::from_secs(2);
 /// Before the next call is taken when the system has no more descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// What plugins may take of the daemon.
+#[derive(Clone, Copy)]
+pub(super) struct CallLimits {
+    /// More calls wait in the socket's queue. More than a node has pods: those that wait for their addresses keep nobody else
+    /// waiting.
+    pub at_once: usize,
+    /// How long a plugin may take to send its question, and to take the answer.
+    pub deadline: Duration,
+}
+
 /// Serves until `stop`. What was not taken by then stays in the queue where the socket outlives the daemon.
-pub async fn serve(
+pub(super) async fn serve(
     socket: Listening,
     uid: u32,
     service: watch::Receiver<Served>,
     board: CniBoard,
+    limits: CallLimits,
     stop: CancellationToken,
 ) {
     let (listener, file) = socket.into_parts();
-    let places = Arc::new(Semaphore::new(AT_ONCE));
+    let places = Arc::new(Semaphore::new(limits.at_once));
     let mut calls = JoinSet::new();
     loop {
         let taken = async {
@@ -56,7 +66,7 @@ pub async fn serve(
                     let board = board.clone();
                     calls.spawn(async move {
                         let _place = place;
-                        if let Err(error) = call(stream, uid, service, &board).await {
+                        if let Err(error) = call(stream, uid, service, &board, limits.deadline).await {
                             tracing::warn!(%error, "a call at the CNI socket was not answered");
                         }
                     });
@@ -80,9 +90,10 @@ async fn call(
     uid: u32,
     service: Served,
     board: &CniBoard,
+    deadline: Duration,
 ) -> io::Result<()> {
     let peer = stream.peer_cred()?.uid();
-    let text = in_time(read(&mut stream)).await?;
+    let text = in_time(deadline, read(&mut stream)).await?;
     // Who has given up may have asked again by now, for something else.
     if stream.ready(Interest::WRITABLE).await?.is_write_closed() {
         return Err(io::ErrorKind::BrokenPipe.into());
@@ -92,11 +103,15 @@ async fn call(
             Code::DecodingFailure,
             &format!("only uid {uid} may ask here, not {peer}"),
         ),
+        _ if text.len() as u64 > MAX_MESSAGE => refused(
+            Code::DecodingFailure,
+            &format!("the question is longer than {MAX_MESSAGE} bytes"),
+        ),
         Err(why) => unavailable(&text, &why, board),
         Ok(service) => answer(service, text, WORK).await?,
     };
     let text = serde_json::to_vec(&answer)?;
-    in_time(stream.write_all(&text)).await
+    in_time(deadline, stream.write_all(&text)).await
 }
 
 /// What takes too long goes on to its end: cut off in the middle, nobody would take back what it did.
@@ -135,12 +150,15 @@ fn unavailable(text: &[u8], why: &str, board: &CniBoard) -> Answer {
 
 async fn read(stream: &mut UnixStream) -> io::Result<Vec<u8>> {
     let mut text = Vec::with_capacity(BUFFER);
-    stream.take(MAX_MESSAGE).read_to_end(&mut text).await?;
+    stream.take(MAX_MESSAGE + 1).read_to_end(&mut text).await?;
     Ok(text)
 }
 
-async fn in_time<T>(work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
-    let done = tokio::time::timeout(DEADLINE, work).await;
+async fn in_time<T>(
+    deadline: Duration,
+    work: impl Future<Output = io::Result<T>>,
+) -> io::Result<T> {
+    let done = tokio::time::timeout(deadline, work).await;
     done.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 

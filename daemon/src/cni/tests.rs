@@ -507,12 +507,8 @@ async fn a_journal_that_cannot_be_read_refuses_every_call_and_ends_nothing() {
     let board = options.board.clone();
     let serving = tokio::spawn(serve(socket, uid, options, stop.clone()));
     for (verb, code) in [("STATUS", Code::NotAvailable), ("ADD", Code::TryAgain)] {
-        let mut stream = UnixStream::connect(&path).await.unwrap();
         let text = question(verb, "a", AskStep::Begin, json!({}));
-        stream.write_all(&text).await.unwrap();
-        stream.shutdown().await.unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await.unwrap();
+        let answer = heard(&mut asked(&path, &text).await).await;
         assert!(answer.contains("journal of attachments"), "{answer}");
         let code = code as u32;
         assert!(answer.contains(&format!(r#""code":{code}"#)), "{answer}");
@@ -580,6 +576,21 @@ async fn nonsense_is_refused() {
     assert_eq!((health.answered, health.attachments), (0, 0));
 }
 
+/// Asks over the socket; the answer is still to come.
+async fn asked(path: &Path, question: &[u8]) -> UnixStream {
+    let mut stream = UnixStream::connect(path).await.unwrap();
+    stream.write_all(question).await.unwrap();
+    stream.shutdown().await.unwrap();
+    stream
+}
+
+/// What the daemon says until it hangs up.
+async fn heard(stream: &mut UnixStream) -> String {
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    answer
+}
+
 #[tokio::test]
 async fn only_one_user_may_ask() {
     let site = Site::new().await;
@@ -590,24 +601,52 @@ async fn only_one_user_may_ask() {
         let stop = CancellationToken::new();
         let (_served, service) = watch::channel(Ok(Arc::clone(&site.service)));
         let board = CniBoard::default();
-        let serving = tokio::spawn(socket::serve(socket, uid, service, board, stop.clone()));
-        let mut stream = UnixStream::connect(&path).await.unwrap();
-        let text = question(
-            "STATUS",
-            "",
-            AskStep::Begin,
-            json!({ "ipam": { "pools": ["lan"] } }),
-        );
-        stream.write_all(&text).await.unwrap();
-        stream.shutdown().await.unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await.unwrap();
+        let serving = socket::serve(socket, uid, service, board, socket::LIMITS, stop.clone());
+        let serving = tokio::spawn(serving);
+        let more = json!({ "ipam": { "pools": ["lan"] } });
+        let text = question("STATUS", "", AskStep::Begin, more);
+        let answer = heard(&mut asked(&path, &text).await).await;
         assert!(answer.contains(expected), "{uid}: {answer}");
         stop.cancel();
         let ended = tokio::time::timeout(Duration::from_secs(10), serving).await;
         ended.unwrap().unwrap();
         assert!(!path.exists());
     }
+}
+
+#[tokio::test]
+async fn the_socket_bounds_the_length_the_time_and_the_number_of_questions() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("cni.sock");
+    let socket = Listening::open(None, &path, MODE).unwrap();
+    let (_served, service) = watch::channel(Err("of the test".to_owned()));
+    let (uid, board) = (nix::unistd::geteuid().as_raw(), CniBoard::default());
+    let limits = socket::CallLimits {
+        at_once: 2,
+        deadline: Duration::from_secs(2),
+    };
+    let stop = CancellationToken::new();
+    let serving = socket::serve(socket, uid, service, board, limits, stop.clone());
+    let serving = tokio::spawn(serving);
+
+    let long = vec![b' '; fipd_cni::MAX_MESSAGE as usize + 1];
+    let answer = heard(&mut asked(&path, &long).await).await;
+    assert!(answer.contains("longer than 1048576 bytes"), "{answer}");
+
+    let mut silent = Vec::new();
+    for _ in 0..limits.at_once {
+        silent.push(UnixStream::connect(&path).await.unwrap());
+    }
+    let mut late = asked(&path, &question("STATUS", "", AskStep::Begin, json!({}))).await;
+    let early = tokio::time::timeout(Duration::from_millis(100), heard(&mut late)).await;
+    assert!(early.is_err(), "a call more than fit: {early:?}");
+    for stream in &mut silent {
+        assert_eq!(heard(stream).await, "", "nothing was asked");
+    }
+    let answer = heard(&mut late).await;
+    assert!(answer.contains("of the test"), "{answer}");
+    stop.cancel();
+    serving.await.unwrap();
 }
 
 /// The journal is opened once it can be, without a restart.
