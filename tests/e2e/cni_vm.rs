@@ -38,11 +38,20 @@ fn network(name: &str, more: &Value) -> String {
     conf.to_string()
 }
 
+/// A call of the plugin, as a command of a shell.
+fn call(verb: &str, network: &str, container: &str) -> String {
+    format!(
+        "CNI_COMMAND={verb} CNI_CONTAINERID={container} CNI_NETNS=/run/netns/{container} CNI_IFNAME=eth1 \
+         CNI_PATH=/bin fipd-cni </etc/cni/{network}"
+    )
+}
+
 impl Machine {
     async fn boot() -> Self {
         let mut networks = vec![
             ("vlan", json!({ "vlan": 10 })),
             ("foreign", json!({ "vlan": 20 })),
+            ("taken", json!({ "vlan": 40 })),
             ("long", json!({ "master": LONG, "vlan": 30 })),
             ("ipvlan", json!({ "flatMode": "ipvlan" })),
         ];
@@ -104,28 +113,17 @@ impl Machine {
         }
     }
 
-    async fn call(&mut self, verb: &str, network: &str, container: &str, stdin: &str) -> String {
-        self.run(&format!(
-            "CNI_COMMAND={verb} CNI_CONTAINERID={container} CNI_NETNS=/run/netns/{container} CNI_IFNAME=eth1 \
-             CNI_PATH=/bin fipd-cni <{stdin} # {network}"
-        ))
-        .await
-    }
-
     /// Has a new container join the network; its address, without the length.
     async fn add(&mut self, network: &str, container: &str) -> String {
         self.run(&format!("ip netns add {container}")).await;
-        let said = self
-            .call("ADD", network, container, &format!("/etc/cni/{network}"))
-            .await;
+        let said = self.run(&call("ADD", network, container)).await;
         let result: Value = serde_json::from_str(&said).unwrap();
         let address = result["ips"][0]["address"].as_str().unwrap();
         address.trim_end_matches("/24").to_owned()
     }
 
     async fn delete(&mut self, network: &str, container: &str) {
-        self.call("DEL", network, container, &format!("/etc/cni/{network}"))
-            .await;
+        self.run(&call("DEL", network, container)).await;
     }
 
     /// Names of the host's VLANs.
@@ -167,13 +165,31 @@ async fn g1_18_vlans_go_with_their_last_user_and_ipvlan_is_as_it_is_asked_for() 
     assert_eq!(machine.vlans().await, [""; 0]);
 
     // What somebody else made is used, whatever it is called, and stays.
-    machine
-        .run("ip link add link dummy0 name other type vlan id 20")
-        .await;
-    machine.add("foreign", "c").await;
-    assert_eq!(machine.vlans().await, ["other"]);
-    machine.delete("foreign", "c").await;
-    assert_eq!(machine.vlans().await, ["other"]);
+    for name in ["dummy0.20", "other"] {
+        let make = format!("ip link add link dummy0 name {name} type vlan id 20");
+        machine.run(&make).await;
+        machine.add("foreign", name).await;
+        assert_eq!(machine.vlans().await, [name]);
+        machine.delete("foreign", name).await;
+        assert_eq!(machine.vlans().await, [name]);
+        machine.run(&format!("ip link delete {name}")).await;
+    }
+    // Another interface of the name is not taken for the VLAN.
+    machine.run("ip netns add c").await;
+    for (parent, id) in [("dummy0", 41), (LONG, 40)] {
+        let make = format!("ip link add link {parent} name dummy0.40 type vlan id {id}");
+        machine.run(&make).await;
+        let refused = format!("{} 2>/dev/null || true", call("ADD", "taken", "c"));
+        let said: Value = serde_json::from_str(&machine.run(&refused).await).unwrap();
+        let why = "has an interface dummy0.40 which is not VLAN 40 on dummy0; rename it";
+        assert!(said["details"].as_str().unwrap().contains(why), "{said}");
+        assert_eq!(said["code"], 11);
+        machine.run("! ip netns exec c ip link show eth1").await;
+        let leased = format!("! fipd --socket {SOCKET} lease list | grep taken/c");
+        machine.run(&leased).await;
+        assert_eq!(machine.vlans().await, ["dummy0.40"]);
+        machine.run("ip link delete dummy0.40").await;
+    }
 
     // A name that would be too long for the kernel is a short one.
     machine.add("long", "d").await;
@@ -185,7 +201,7 @@ async fn g1_18_vlans_go_with_their_last_user_and_ipvlan_is_as_it_is_asked_for() 
         "{shown}"
     );
     machine.delete("long", "d").await;
-    assert_eq!(machine.vlans().await, ["other"]);
+    assert_eq!(machine.vlans().await, [""; 0]);
 
     // ipvlan, on layer 2 and routed.
     machine.add("ipvlan", "e").await;
@@ -209,10 +225,13 @@ async fn g1_18_vlans_go_with_their_last_user_and_ipvlan_is_as_it_is_asked_for() 
         machine.delete(name, name).await;
     }
 
-    // The daemon dies, and the container meanwhile, too.
+    // The daemon dies, and the containers meanwhile, too.
+    let make = "ip link add link dummy0 name other type vlan id 20";
+    machine.run(make).await;
+    machine.add("foreign", "g").await;
     machine.add("vlan", "h").await;
     machine.run("kill -9 $(cat /run/fipd.pid)").await;
-    machine.run("ip netns delete h").await;
+    machine.run("ip netns delete g && ip netns delete h").await;
     machine.run(FIPD).await;
     let gone = "ip -o link show type vlan";
     machine
