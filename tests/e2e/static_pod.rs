@@ -1,5 +1,5 @@
 //! fipd as a static pod: the manifest of the package, run by a real kubelet and containerd. What it has decided is on the host,
-//! and survives that the pod is killed and that its image is another one.
+//! and survives that the pod is killed and that its image is another one; so does what the CNI plugin spools meanwhile.
 
 #![expect(clippy::panic, reason = "in a test a panic is the verdict")]
 
@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use fipd_tests::testbed::{
-    ControlPlane, ControlPlaneOptions, Method, Node, TestDirectory, UnixConnection, get_unix,
-    on_a_node, wait_until,
+    ControlPlane, ControlPlaneOptions, Method, Node, TestDirectory, UnixConnection, fipd_binary,
+    get_unix, on_a_node, wait_until,
 };
 use fipd_tests::toolchain::debian;
 use serde_json::{Value, json};
@@ -22,6 +22,8 @@ const SECOND: &str = "fipd.test/fipd:2";
 /// The file of the package.
 const EXAMPLE: &str = include_str!("../../packaging/fipd.example.toml");
 const RULES: &str = "[host]\n[[host.rules]]\nname = \"vips\"\npool = \"vips\"\ntable = 100\n";
+/// Of the node, by the manifest.
+const SPOOL: &str = "/var/lib/fipd-cni/spool";
 const FILES: [(&str, &str); 4] = [
     ("/etc/fipd", "etc"),
     ("/var/lib/fipd", "state"),
@@ -83,6 +85,21 @@ impl Host {
             text = text.replace(&from, &to);
         }
         self.node.place("fipd.yaml", &text)
+    }
+
+    /// Calls the CNI plugin as a runtime of the node does, about a container `web`.
+    async fn call_plugin(&self, verb: &str) -> Result<String> {
+        let plugin = fipd_binary().await?.with_file_name("fipd-cni");
+        let conf = json!({
+            "cniVersion": "1.1.0", "name": "shop", "type": "fipd-cni", "master": "eth0",
+            "socket": self.path("run/cni.sock"), "ipam": { "type": "fipd", "pools": ["vips"] },
+        });
+        let environment = format!(
+            "CNI_COMMAND={verb} CNI_CONTAINERID=web CNI_NETNS=/run/netns/web CNI_IFNAME=eth0 CNI_PATH=/opt/cni/bin \
+             FIPD_CNI_SPOOL={SPOOL}"
+        );
+        let call = format!("echo '{conf}' | {environment} {}", shown(&plugin));
+        self.node.run(&call).await
     }
 
     async fn until<T>(&self, what: &str, look: impl AsyncFn() -> Result<T>) -> T {
@@ -166,6 +183,22 @@ fn shown(path: &Path) -> String {
     path.display().to_string()
 }
 
+/// A container has an address, and fipd is killed and comes back after the container is deleted.
+async fn delete_while_down(host: &Host) -> Result<()> {
+    let make = "touch /run/netns/web && unshare --net=/run/netns/web true";
+    host.node.run(make).await?;
+    host.call_plugin("ADD").await?;
+    let leases = get_unix(&host.socket(), "/api/v1/leases").await?.body;
+    ensure!(leases.contains("shop/web"), "{leases}");
+    // It would start fipd again.
+    host.node.run("kill -STOP $(pidof kubelet)").await?;
+    host.node.run("kill -9 $(pidof fipd)").await?;
+    host.call_plugin("DEL").await?;
+    host.node.run(&format!("ls {SPOOL}/*.json")).await?;
+    host.node.run("kill -CONT $(pidof kubelet)").await?;
+    Ok(())
+}
+
 async fn decide(host: &Host) -> Result<()> {
     let mut fipd = UnixConnection::open(&host.socket()).await?;
     let pool = json!({ "name": "vips", "addresses": ["192.0.2.0/24"] });
@@ -201,9 +234,16 @@ async fn story() -> Result<()> {
     host.rule("from 192.0.2.1 lookup 100 proto 200").await;
     let before = host.seen().await?;
 
-    host.node.run("kill -9 $(pidof fipd)").await?;
+    delete_while_down(&host).await?;
     let second = host.ready("it is started anew", Some(&first)).await;
-    assert_eq!(host.seen().await?, before);
+    host.until("the address is released", async || {
+        let now = host.seen().await?;
+        ensure!(now == before, "{now:?}");
+        Ok(())
+    })
+    .await;
+    host.call_plugin("STATUS").await?;
+    host.node.run(&format!("! ls {SPOOL}/*.json")).await?;
 
     host.run(SECOND)?;
     let third = host.ready("the other image runs", Some(&second)).await;
