@@ -72,7 +72,7 @@ pub(super) static OPERATIONS: Operations = Operations {
         },
         SystemOperation {
             name: NODE,
-            about: "How the CNI plugin of this host fares, and what it keeps here",
+            about: "Health of the CNI plugin of this host alone, and what it keeps here; each node has its own",
             path: "/api/v1/flat-network/node",
             variable: "",
             does: Does::List {
