@@ -319,7 +319,7 @@ fn form(bytes: &[u8]) {
 /// Helm's own record of a release.
 fn helm_release(bytes: &[u8]) {
     if let Ok(secret) = serde_json::from_slice::<Value>(bytes) {
-        let _ = helm::Stored::read(&secret);
+        let _ = (helm::Stored::read(&secret), helm::chart_name(&secret));
     }
 }
 

@@ -33,7 +33,7 @@ pub use plan::{ReleaseRefusal, Why, difference, other_chart};
 pub use progress::{Activity, Last, Progress};
 pub use release::{Chart, ChartRelease, ChartVersion, KeyError, Reference, Release, Unversioned};
 pub use state::{Observed, Phase};
-pub use stored::{SECRET_TYPE, Stored, manifest};
+pub use stored::{SECRET_TYPE, Stored, chart_name, manifest};
 pub use values::Values;
 
 #[cfg(test)]

@@ -43,6 +43,12 @@ struct Payload {
     chart: StoredChart,
 }
 
+/// What a revision is of.
+#[derive(Deserialize)]
+struct OfChart {
+    chart: StoredChart,
+}
+
 /// The objects of a revision, as the chart has them. They may hold secrets.
 #[derive(Deserialize)]
 struct Manifest {
@@ -96,6 +102,15 @@ fn text<'a>(secret: &'a Value, pointer: &str) -> &'a str {
         .pointer(pointer)
         .and_then(Value::as_str)
         .unwrap_or_default()
+}
+
+/// The name of the chart that a revision is of.
+///
+/// # Errors
+/// The Secret holds no revision. What is in it is not shown.
+pub fn chart_name(secret: &Value) -> Result<String, String> {
+    let read: OfChart = payload(text(secret, "/data/release"))?;
+    Ok(read.chart.metadata.name)
 }
 
 /// The objects that a revision made, as YAML documents. They may hold secrets.
@@ -177,6 +192,7 @@ mod tests {
         assert_eq!((&*seen.chart, &*seen.version), ("purelb", "0.14.1"));
         assert_eq!(seen.values, Values::parse("a: 1").unwrap().digest());
         assert_eq!((seen.ours, &*stored.description), (false, "it is failed"));
+        assert_eq!(chart_name(&secret).as_deref(), Ok("purelb"));
         secret["metadata"]["labels"][OWNER_LABEL] = json!(OWNER);
         assert!(Stored::read(&secret).unwrap().observed.ours);
     }
@@ -191,6 +207,12 @@ mod tests {
         assert!(with("?".into()).contains("no base64"));
         let odd = with(twice(r#"{"version":1,"info":"geheim"}"#));
         assert!(odd.contains("\"s\"") && !odd.contains("geheim"), "{odd}");
+        let odd = json!({ "data": { "release": twice(r#"{"chart":"geheim"}"#) } });
+        let odd = chart_name(&odd).unwrap_err();
+        assert!(
+            odd.contains("error in line") && !odd.contains("geheim"),
+            "{odd}"
+        );
         let said = with(STANDARD.encode(STANDARD.encode([0x1f, 0x8b, 0x08, 7])));
         assert!(said.contains("no gzip"), "{said}");
     }

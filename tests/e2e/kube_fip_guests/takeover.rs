@@ -256,3 +256,29 @@ async fn a_site_of_the_original_is_taken_over_and_left_as_it_was() {
     assert_eq!(first.versions().await, kept, "guests stay as they are");
     bed.remove_operator().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_of_the_original_with_a_name_of_its_own_gets_no_second_kube_vip_beside_it() {
+    const THEIRS: [(&str, &str); 2] = [
+        ("their-vip", KUBE_VIP),
+        ("their-provider", CLOUD_PROVIDER),
+    ];
+    let bed = Bed::start(&[]).await;
+    let guest = bed.guest("old-named", "one", json!({ "kube-vip": "true" }));
+    for (release, chart) in THEIRS {
+        guest.install(release, chart).await;
+    }
+    guest.make().await;
+    let said = guest.wait_reason("ReleaseElsewhere").await;
+    assert!(said["message"].to_string().contains("their-vip"), "{said}");
+    let once = THEIRS.map(|(name, _)| (name.to_owned(), "1".to_owned()));
+    assert_eq!(guest.revisions().await, BTreeMap::from(once));
+
+    let kubeconfig = guest.cluster.plane.kubeconfig_path().display().to_string();
+    let release = ["--namespace", KUBE_SYSTEM, "--kubeconfig", &kubeconfig];
+    let uninstall = [&["uninstall", "their-vip"][..], &release[..]].concat();
+    bed.ground.charts.helm().run(&uninstall).await.unwrap();
+    guest.wait_releases(&[KUBE_VIP, "their-provider"]).await;
+    let named = |said: &Value| said["message"].to_string().contains("their-provider");
+    guest.wait_said("the other one stays", named).await;
+}

@@ -55,7 +55,7 @@ pub struct InstalledReleases {
 struct FoundRelease {
     owner: ReleaseOwner,
     is_deployed: bool,
-    /// Name and `resourceVersion` of that Secret.
+    /// Name and `resourceVersion` of that Secret, a space between them.
     state: Option<String>,
 }
 
@@ -110,21 +110,23 @@ impl InstalledReleases {
 
     /// Counts a release among those of other systems where one of them wants it and somebody else installed it.
     pub fn note_other(&mut self, release: &ReleaseView) {
-        let mut unmarked = self.unmarked(&release.name);
-        let found = unmarked.find(|mark| mark.namespace == release.namespace);
-        drop(unmarked);
+        let same = |mark: &ReleaseMark| {
+            (&mark.namespace, &mark.name) == (&release.namespace, &release.name)
+        };
+        let found = self.unmarked().find(same);
         self.others.extend(found);
     }
 
-    /// The releases of this name, in any namespace, that carry no mark of fipd.
-    pub fn unmarked(&self, name: &str) -> impl Iterator<Item = ReleaseMark> {
+    /// The releases, in any namespace, that carry no mark of fipd.
+    pub fn unmarked(&self) -> impl Iterator<Item = ReleaseMark> {
         let is_marked = |place: &Place| {
             let mut marks = self.marks.iter().chain(&self.others);
             marks.any(|mark| (&mark.namespace, &mark.name) == (&place.0, &place.1))
         };
-        let found = self.found.iter().filter(move |(place, found)| {
-            place.1 == name && found.owner == ReleaseOwner::Other && !is_marked(place)
-        });
+        let found = self
+            .found
+            .iter()
+            .filter(move |(place, found)| found.owner == ReleaseOwner::Other && !is_marked(place));
         found.map(|((namespace, name), found)| ReleaseMark {
             namespace: namespace.clone(),
             name: name.clone(),

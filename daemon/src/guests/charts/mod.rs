@@ -15,6 +15,7 @@ pub mod steps;
 #[cfg(test)]
 mod tests;
 mod uninstall;
+mod unmarked;
 
 use super::GuestSystem;
 use crate::{

@@ -203,18 +203,18 @@ impl ChartOwner for VipChartLook<'_> {
         step: &ReleaseStep<'_>,
     ) -> Result<(), ChartError> {
         let release = step.brings;
-        let original = original_name(&release.chart);
-        let place = (&release.namespace, &release.name);
-        let mut originals = installed.unmarked(original);
-        let original = originals.find(|mark| (&mark.namespace, &mark.name) != place);
-        if let Some(mark) = step.kept_out_by.first().copied().or(original.as_ref()) {
-            return Err(ChartError::elsewhere(mark, &release.name));
+        let there = installed.is_complete(guest.remote, &release.namespace, &release.name);
+        let is_there = there.await.map_err(ChartError::unreadable)?;
+        let same = match step.kept_out_by.first() {
+            Some(mark) => Some((*mark).clone()),
+            None => same_chart((guest.remote, installed), release, is_there).await?,
+        };
+        if let Some(mark) = same {
+            return Err(ChartError::elsewhere(&mark, &release.name));
         }
         if is_cloud_provider(&release.chart) {
             return Ok(());
         }
-        let there = installed.is_complete(guest.remote, &release.namespace, &release.name);
-        let is_there = there.await.map_err(ChartError::unreadable)?;
         let off = match !is_there && &*release.name == KUBE_VIP {
             true => apply::has_harvesters(guest.remote)
                 .await
@@ -343,8 +343,29 @@ fn is_cloud_provider(name: &str) -> bool {
     name.contains("cloud-provider")
 }
 
-/// What the original calls the release of a chart where nobody names it otherwise. One of this name that fipd did not install
-/// is the same chart.
+/// A release of the same chart that fipd did not install: by the name that the original gives it, and before one is brought that is
+/// not there by the chart, since the original takes any name.
+async fn same_chart(
+    (remote, installed): (&Remote, &InstalledReleases),
+    release: &ChartRelease,
+    is_there: bool,
+) -> Result<Option<ReleaseMark>, ChartError> {
+    let original = original_name(&release.chart);
+    let place = (&*release.namespace, &*release.name);
+    let is_named =
+        |mark: &ReleaseMark| mark.name == original && (&*mark.namespace, &*mark.name) != place;
+    let named = installed.unmarked().find(is_named);
+    if is_there || named.is_some() {
+        return Ok(named);
+    }
+    let wanted = release.parse().ok();
+    let own = wanted.as_ref().and_then(|wanted| wanted.chart.own_name());
+    let charts = [original, own.unwrap_or(original)];
+    installed.unmarked_of(remote, place, &charts).await
+}
+
+/// What the original calls the release of a chart where nobody names it otherwise, as the chart is called. One of this name that
+/// fipd did not install is the same chart.
 fn original_name(chart: &str) -> &'static str {
     match is_cloud_provider(chart) {
         true => "kube-vip-cloud-provider",
@@ -368,6 +389,53 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::{
+        controller::client::testing::serving,
+        guests::objects::Texts,
+        helm,
+        systems::kube_fip::guest::{SYSTEM, config::GuestConfig},
+    };
+
+    /// The name of what keeps fipd's release of kube-vip out of a guest, where somebody installed one of this name and chart there.
+    async fn kept_out_by(name: &'static str, chart: &str, is_there: bool) -> Option<String> {
+        let labels = json!({ "name": name, "version": "1", "status": "deployed" });
+        let mut secret = helm::secret(1, "deployed", (chart, "0.6.4"), &json!({}));
+        secret["metadata"] = json!({
+            "namespace": "vips", "name": "v1", "resourceVersion": "7", "labels": labels,
+        });
+        let (remote, _) = serving(move |path| match path.rsplit('/').next() {
+            Some("v1") => (200, secret.clone()),
+            Some("secrets") => (200, json!({ "metadata": {}, "items": [secret] })),
+            Some(_) | None => (404, json!("no")),
+        });
+        let keys = [
+            ("kubevipReleaseName", "vip"),
+            ("kubevipChartRef", "oci://r/charts/our-vip"),
+        ];
+        let keys = keys.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        let config = GuestConfig::new(&Texts::from(keys), &KubeFipSettings::default());
+        let release = config.releases.iter().find(|one| one.name == "vip");
+        let release = release.expect("kube-vip");
+        let installed = InstalledReleases::read(&remote, SYSTEM).await;
+        let installed = installed.expect("a list");
+        let same = same_chart((&remote, &installed), release, is_there).await;
+        same.expect("it is known").map(|mark| mark.name)
+    }
+
+    #[tokio::test]
+    async fn a_release_of_the_original_with_a_name_of_its_own_keeps_a_second_kube_vip_out() {
+        for chart in [KUBE_VIP, "our-vip"] {
+            let kept_out = kept_out_by("their-vip", chart, false).await;
+            assert_eq!(kept_out.as_deref(), Some("their-vip"), "{chart}");
+        }
+        for other in ["kube-vip-cloud-provider", "harvester-cloud-provider"] {
+            assert_eq!(kept_out_by("their-vip", other, false).await, None);
+        }
+        // Nothing is read for one that is there, beside what its name says.
+        assert_eq!(kept_out_by("their-vip", KUBE_VIP, true).await, None);
+        let named = kept_out_by(KUBE_VIP, "any", true).await;
+        assert_eq!(named.as_deref(), Some(KUBE_VIP));
+    }
 
     #[test]
     fn a_service_holds_an_address_once_a_load_balancer_gave_it_one() {
