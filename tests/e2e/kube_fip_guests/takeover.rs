@@ -259,10 +259,7 @@ async fn a_site_of_the_original_is_taken_over_and_left_as_it_was() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_release_of_the_original_with_a_name_of_its_own_gets_no_second_kube_vip_beside_it() {
-    const THEIRS: [(&str, &str); 2] = [
-        ("their-vip", KUBE_VIP),
-        ("their-provider", CLOUD_PROVIDER),
-    ];
+    const THEIRS: [(&str, &str); 2] = [("their-vip", KUBE_VIP), ("their-provider", CLOUD_PROVIDER)];
     let bed = Bed::start(&[]).await;
     let guest = bed.guest("old-named", "one", json!({ "kube-vip": "true" }));
     for (release, chart) in THEIRS {

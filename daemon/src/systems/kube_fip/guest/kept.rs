@@ -13,6 +13,7 @@ use crate::{
     controller::{
         ReconcileError,
         client::Remote,
+        queue::Next,
         store::{Key, Observed},
     },
     systems::kube_fip::floating_ip::FipView,
@@ -21,7 +22,7 @@ use crate::{
 /// Name of the holder; its namespace is Rancher's id of the guest.
 const NAME: &str = "in-use";
 
-/// After this time a guest that keeps addresses is looked at again.
+/// After this time a guest is looked at again where an address that it keeps was seen unused.
 pub const AGAIN: Duration = Duration::from_secs(30);
 
 impl VipGuests {
@@ -161,6 +162,15 @@ impl VipGuests {
             all.insert(id.to_owned(), rest.into_iter().collect());
         }
         done.into_iter().map(|(key, _)| key).collect()
+    }
+
+    /// When to look at a guest again that needs no look before `pause` is over.
+    pub(super) fn next_look(&self, id: &str, pause: Duration) -> Next {
+        let pause = pause.min(self.config().interval);
+        Next::After(match self.unused.lock().contains_key(id) {
+            true => pause.min(AGAIN),
+            false => pause,
+        })
     }
 
     /// Releases all that a guest keeps.

@@ -9,7 +9,6 @@ use super::{
     SYSTEM, Stop, VipGuests,
     address_map::{GuestAddress, is_namespace},
     apply,
-    kept::AGAIN,
     notes::VipNote,
     observe::is_guest,
     plan::{self, VipFacts, VipPlan, VipWait},
@@ -92,16 +91,9 @@ impl VipGuests {
             Ok(Some(VipLook { plan, wait })) => {
                 let says = self.says(id, &plan, wait.as_ref());
                 let pause = wait.as_ref().map_or(interval, VipWait::pause);
-                let pause = match self.kept(id).is_empty() {
-                    true => pause,
-                    false => pause.min(AGAIN),
-                };
-                (says, Some(plan), Next::After(pause.min(interval)))
+                (says, Some(plan), self.next_look(id, pause))
             }
-            Err(Stop::Wait(wait)) => {
-                let pause = wait.pause().min(interval);
-                (wait.status(), None, Next::After(pause))
-            }
+            Err(Stop::Wait(wait)) => (wait.status(), None, self.next_look(id, wait.pause())),
             Err(Stop::Reconcile(trouble)) => {
                 let next = trouble.next("Cluster", &Key::new("", id));
                 let says = GuestStatus::new(GuestPhase::Failed, "WriteFailed", trouble.to_string());
