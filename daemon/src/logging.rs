@@ -39,6 +39,7 @@ pub use levels::{level, set_level, set_module_level};
 pub use queue::DROPPED;
 use queue::Queue;
 use record_filter::RecordFilter;
+pub use record_filter::work_for;
 
 /// The longest message and the longest value of a field, in bytes.
 pub const LONGEST: usize = 4 << 10;
@@ -459,6 +460,7 @@ pub mod tests {
     use std::sync::Mutex;
 
     use log::kv::Source as _;
+    use tracing::{level_filters::LevelFilter, subscriber::DefaultGuard};
 
     use super::*;
 
@@ -490,6 +492,16 @@ pub mod tests {
             seen.messages(),
             ["a watch ended", "a file is missing", "a step"]
         );
+    }
+
+    /// Collects what is written in this thread at the level `info`, where a module has a level of its own.
+    pub fn capture(module: &'static str, level: Option<LevelFilter>) -> (Capture, DefaultGuard) {
+        let modules = level.map(|level| (module, level)).into_iter().collect();
+        let filter = RecordFilter::new(parse_filter("info").unwrap(), modules);
+        let capture = Capture::default();
+        let subscriber = tracing_subscriber::registry().with(filter);
+        let subscriber = subscriber.with(capture.clone());
+        (capture, tracing::subscriber::set_default(subscriber))
     }
 
     /// Collects what the journal layer would send.

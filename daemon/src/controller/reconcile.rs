@@ -6,6 +6,7 @@ use fipd_core::Ledger;
 use kube::Resource;
 use serde::de::DeserializeOwned;
 use tokio::task::JoinSet;
+use tracing::Instrument as _;
 
 use super::{
     Reconciled,
@@ -17,6 +18,7 @@ use super::{
     store::{Key, Malformed, Observed},
     waiters::{self, LedgerEvent},
 };
+use crate::logging;
 
 /// What brings the objects of one kind of a cluster up to date.
 pub trait Controller: Send + Sync + 'static {
@@ -80,8 +82,8 @@ pub fn watch<C: Controller, K>(
     controller.context().follow(tasks, view, changed);
 }
 
-/// Works on the keys of a queue, `width` of them at once, until the session ends. `work` is the owner's, and counted for the
-/// `controller`.
+/// Works on the keys of a queue, `width` of them at once, until the session ends. `work` is the owner's, counted for the
+/// `controller`, and what it logs is the system's.
 pub fn work_on<T, K, W, F>(
     site: &Site,
     controller: &'static str,
@@ -94,9 +96,9 @@ where
     W: Fn(Arc<T>, K) -> F + Send + Sync + 'static,
     F: Future<Output = Next> + Send + 'static,
 {
-    let owner = Arc::clone(owner);
+    let (owner, system) = (Arc::clone(owner), site.system.clone());
     let work = counted(&site.system, controller, move |key| {
-        work(Arc::clone(&owner), key)
+        work(Arc::clone(&owner), key).instrument(logging::work_for(system.as_str()))
     });
     queue::run(Arc::clone(queue), width, site.cancel(), work)
 }

@@ -41,7 +41,7 @@ pub fn set_level(level: &str) -> Result<(), LogError> {
     levels.apply()
 }
 
-/// Gives the records of a module, and those of fipd within spans of it, a level of their own; `None`: that of the process.
+/// Gives the records of a module, and those of fipd within work for its system, a level of their own; `None`: that of the process.
 ///
 /// # Errors
 /// The level of the process is none.
@@ -76,33 +76,24 @@ impl Levels {
 
 #[cfg(test)]
 mod tests {
-    use tracing_subscriber::layer::SubscriberExt as _;
+    use super::{
+        super::{record_filter::work_for, tests::capture},
+        *,
+    };
 
-    use super::{super::tests::Capture, *};
-
-    const MODULE: &str = "fipd::systems::one";
+    const MODULE: &str = "fipd::systems::the_one";
 
     /// What is written of a few records where the module has this level.
     fn written(level: Option<LevelFilter>) -> Vec<String> {
-        let levels = Levels {
-            process: "info".to_owned(),
-            modules: level.into_iter().map(|level| (MODULE, level)).collect(),
-        };
-        let capture = Capture::default();
-        let subscriber = tracing_subscriber::registry()
-            .with(levels.filter().unwrap())
-            .with(capture.clone());
-        tracing::subscriber::with_default(subscriber, || {
-            tracing::info!(target: "fipd::guests", "shared");
-            tracing::debug!(target: "fipd::systems::one::guest", "own detail");
-            tracing::info!(target: "fipd::systems::one_more", "another");
-            let span = tracing::error_span!(target: MODULE, "one");
-            span.in_scope(|| {
-                tracing::info!(target: "fipd::guests", "shared, for it");
-                tracing::debug!(target: "fipd::guests", "shared detail, for it");
-                tracing::warn!(target: "fipd::guests", "shared warning, for it");
-                tracing::debug!(target: "hyper", "detail of a library");
-            });
+        let (capture, _logging) = capture(MODULE, level);
+        tracing::info!(target: "fipd::guests", "shared");
+        tracing::debug!(target: "fipd::systems::the_one::guest", "own detail");
+        tracing::info!(target: "fipd::systems::the_one_more", "another");
+        work_for("the-one").in_scope(|| {
+            tracing::info!(target: "fipd::guests", "shared, for it");
+            tracing::debug!(target: "fipd::guests", "shared detail, for it");
+            tracing::warn!(target: "fipd::guests", "shared warning, for it");
+            tracing::debug!(target: "hyper", "detail of a library");
         });
         capture.messages()
     }

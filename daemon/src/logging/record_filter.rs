@@ -1,12 +1,39 @@
 //! Which records are written: by the level of the process, but those of a module with a level of its own by that.
 
+use std::fmt;
+
 use tracing::{
-    Event, Metadata, Subscriber, level_filters::LevelFilter, span, subscriber::Interest,
+    Event, Metadata, Span, Subscriber,
+    field::{Field, Visit},
+    level_filters::LevelFilter,
+    span,
+    subscriber::Interest,
 };
 use tracing_subscriber::{EnvFilter, Layer, layer::Context, registry::LookupSpan};
 
-/// Records of other modules belong to a module while they are written within a span of it: what is shared works for it.
+/// Records of other modules belong to that of a system while they are written within [`work_for`] it: what is shared works for it.
 const OWN_RECORDS: &str = "fipd";
+/// The field of a span that names the system.
+const SYSTEM: &str = "system";
+
+/// The module of the system that a span is work for.
+#[derive(Default)]
+struct WorkFor(String);
+
+/// The span of work for a system.
+pub fn work_for(system: &str) -> Span {
+    tracing::error_span!("work", system)
+}
+
+impl Visit for WorkFor {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        if field.name() == SYSTEM {
+            self.0 = format!("fipd::systems::{}", value.replace('-', "_"));
+        }
+    }
+
+    fn record_debug(&mut self, _field: &Field, _value: &dyn fmt::Debug) {}
+}
 
 /// Takes a record or not.
 pub struct RecordFilter {
@@ -45,7 +72,7 @@ impl RecordFilter {
         }
         self.level_of(target).or_else(|| {
             let mut spans = context.lookup_current()?.scope();
-            spans.find_map(|span| self.level_of(span.metadata().target()))
+            spans.find_map(|span| self.level_of(&span.extensions().get::<WorkFor>()?.0))
         })
     }
 }
@@ -78,6 +105,11 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for RecordFilter {
         id: &span::Id,
         context: Context<'_, S>,
     ) {
+        let mut system = WorkFor::default();
+        attributes.record(&mut system);
+        if let Some(span) = context.span(id).filter(|_| !system.0.is_empty()) {
+            span.extensions_mut().replace(system);
+        }
         Layer::on_new_span(&self.process, attributes, id, context);
     }
 

@@ -59,7 +59,7 @@ impl Controller for Notes {
         self.asked
             .lock()
             .push(format!("release {} {uid} {there}", key.name));
-        Err(ReconcileError::internal("a defect"))
+        Err(ReconcileError::ChangedHands)
     }
 }
 
@@ -128,6 +128,37 @@ async fn objects_that_are_deleted_are_released_and_malformed_ones_stay() {
             "release bad-ending u false",
         ]
     );
+}
+
+#[tokio::test]
+async fn what_is_logged_of_an_object_has_the_level_of_its_system() {
+    for (level, expected) in [(None, 0), (Some("info"), 0), (Some("debug"), 1)] {
+        let client = kube::Client::new(tower::service_fn(unused), "default");
+        let (site, events, _kept) = site(client).await;
+        let context = Context::new(SECRET, site, canned(&[]).0, events, Objects::new());
+        let notes = Arc::new(Notes {
+            context,
+            asked: Mutex::default(),
+        });
+        let key = Key::new("ns", "ending");
+        let meta = Meta {
+            deleted: Some(Timestamp(1)),
+            ..Meta::default()
+        };
+        notes.context.objects.set(&key, Thing(meta));
+        notes.context.objects.complete();
+        notes.context.queue.add(key);
+        let level = level.map(|level| level.parse().expect("a level"));
+        let (capture, _logging) = logging::tests::capture("fipd::systems::claims", level);
+        let mut tasks = JoinSet::new();
+        work(&notes, &mut tasks);
+        while notes.asked.lock().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        let logged = capture.messages();
+        let logged = logged.iter().filter(|text| *text == "looking again");
+        assert_eq!(logged.count(), expected, "{level:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

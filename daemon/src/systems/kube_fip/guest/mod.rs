@@ -38,7 +38,6 @@ use std::{
 use fipd_core::{LeaseKey, Text};
 use parking_lot::{Mutex, RwLock};
 use tokio::{sync::Notify, task::JoinSet, time::Instant};
-use tracing::Instrument as _;
 
 use self::{
     config::GuestConfig, follow_config::FollowedConfig, observe::VipObjects, plan::VipWait,
@@ -71,7 +70,7 @@ pub const SYSTEM: GuestSystem = GuestSystem {
     unnamed: false,
 };
 
-/// Where the records of the system come from: its own, and what is shared writes while it works for the system.
+/// Where the records of the system come from.
 const RECORDS: &str = "fipd::systems::kube_fip";
 
 /// Guests that are worked on at once. One that does not answer takes a place for ten seconds, a slow one for two minutes at most.
@@ -207,12 +206,9 @@ impl VipGuests {
     }
 
     async fn run(self: &Arc<Self>) {
-        let records = || tracing::error_span!(target: RECORDS, "kube-fip");
-        let reconcile = move |all: Arc<Self>, key| all.reconcile(key).instrument(records());
-        let reconcile = (self, reconcile);
+        let reconcile = (self, Self::reconcile);
         let guests = work_on(&self.site, "guest", (&self.queue, AT_ONCE), reconcile);
-        let charts = move |all: Arc<Self>, key| all.reconcile_charts(key).instrument(records());
-        let charts = (self, charts);
+        let charts = (self, Self::reconcile_charts);
         let charts = work_on(&self.site, "charts", (&self.chart_queue, AT_ONCE), charts);
         tokio::join!(guests, charts, self.follow_config());
     }
