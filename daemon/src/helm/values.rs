@@ -59,10 +59,10 @@ impl Values {
     pub fn hidden_in(&self, text: &str, but: &[&str]) -> String {
         let mut words = Vec::new();
         self.0.values().for_each(|value| texts(value, &mut words));
-        words.retain(|word| word.len() >= HIDDEN && !but.contains(word));
+        words.retain(|word| word.len() >= HIDDEN && !but.contains(&&**word));
         // A value that holds another goes first.
         words.sort_by_key(|word| std::cmp::Reverse(word.len()));
-        let hide = |text: String, word: &&str| text.replace(*word, "...");
+        let hide = |text: String, word: &String| text.replace(&**word, "...");
         words.iter().fold(text.to_owned(), hide)
     }
 
@@ -77,13 +77,21 @@ impl Values {
 /// Shorter values are words such as `true`.
 const HIDDEN: usize = 6;
 
-/// All texts in a value.
-fn texts<'a>(value: &'a Value, all: &mut Vec<&'a str>) {
+/// All texts and numbers in a value; a text also as it is in quotes, where a line break is `\n`.
+fn texts(value: &Value, all: &mut Vec<String>) {
     match value {
-        Value::String(text) => all.push(text),
+        Value::String(text) => {
+            let quoted = value.to_string();
+            let quoted = quoted
+                .strip_prefix('"')
+                .and_then(|text| text.strip_suffix('"'));
+            all.extend(quoted.map(str::to_owned));
+            all.push(text.clone());
+        }
+        Value::Number(number) => all.push(number.to_string()),
         Value::Array(items) => items.iter().for_each(|item| texts(item, all)),
         Value::Object(map) => map.values().for_each(|value| texts(value, all)),
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        Value::Null | Value::Bool(_) => {}
     }
 }
 
@@ -147,6 +155,12 @@ mod tests {
         assert_eq!(
             hidden,
             "kube-vip: env[1]: Invalid value: \"...\" is true, and ..."
+        );
+        let values = Values::parse("pin: 4711472\nkey: \"first\\nsecond\"\nport: 8080").unwrap();
+        let said = r#"port 8080: Invalid value: 4711472, Invalid value: "first\nsecond""#;
+        assert_eq!(
+            values.hidden_in(said, &[]),
+            r#"port 8080: Invalid value: ..., Invalid value: "...""#
         );
     }
 

@@ -1,5 +1,7 @@
 //! The ConfigMap of the original, edited while fipd runs.
 
+use fipd_tests::testbed::{Login, Method, Visitor};
+
 use super::*;
 
 const SECRET: &str = "hunter2";
@@ -122,4 +124,42 @@ async fn the_config_is_followed_live_and_the_last_good_value_of_a_key_stays_in_f
         .unwrap();
     guest.wait_releases(&[KUBE_VIP, "ccm"]).await;
     guest.wait_reason("Ready").await;
+
+    // Values that the guest's API server refuses, and repeats in its error.
+    let refused = format!("image: {{ pullPolicy: {SECRET} }}");
+    let more = [("kubevipChartValues", &*refused), ("logLevel", "debug")];
+    bed.configure(&set(&more)).await;
+    let failed = |said: &Value| said["message"].to_string().contains("imagePullPolicy");
+    guest.wait_said("the error is told", failed).await;
+    guest.wait_event("HelmFailed").await;
+    for (place, text) in bed.everything_said().await {
+        assert!(!text.contains(SECRET), "{place}: {text}");
+    }
+}
+
+impl Bed {
+    /// All that fipd tells of guests, by where it does: Events, log, pages, REST and metrics.
+    async fn everything_said(&self) -> Vec<(&'static str, String)> {
+        let events: Api<Event> = Api::all(self.objects.client.clone());
+        let events = events.list(&ListParams::default()).await.unwrap();
+        let mut all = vec![
+            ("Events", format!("{events:?}")),
+            ("log", self.fipd.log().unwrap()),
+        ];
+        for path in [
+            "/api/v1/kube-fip/guests",
+            "/api/v1/guests",
+            "/api/v1/clusters",
+            "/metrics",
+        ] {
+            all.push((path, self.fipd.get(path).await.unwrap().body));
+        }
+        let mut visitor = Visitor::connect(&self.fipd).await.unwrap();
+        let login = Login::first(&self.fipd).unwrap();
+        visitor.sign_in(&login).await.unwrap();
+        let (page, _) = visitor.send(Method::GET, "/ui/guests", "").await.unwrap();
+        assert!(page.contains("imagePullPolicy"), "{page}");
+        all.push(("/ui/guests", page));
+        all
+    }
 }
