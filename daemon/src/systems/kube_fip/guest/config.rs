@@ -91,7 +91,7 @@ pub struct GuestConfig {
 pub fn usable(map: &Texts, before: &Texts, given: &KubeFipSettings) -> (Texts, Vec<String>) {
     let (mut good, mut refused) = (Texts::new(), Vec::new());
     for (key, value) in map {
-        let text = value.trim();
+        let text = meant(key, value);
         let Some((_, default, check)) = KEYS.iter().find(|(name, ..)| name == key) else {
             let names: Vec<&str> = KEYS.iter().map(|(name, ..)| *name).collect();
             let message = format!(
@@ -101,7 +101,7 @@ pub fn usable(map: &Texts, before: &Texts, given: &KubeFipSettings) -> (Texts, V
             refused.push(message);
             continue;
         };
-        if text.is_empty() {
+        if text.trim().is_empty() {
             continue;
         }
         match check(text) {
@@ -153,7 +153,8 @@ fn same_release(good: &Texts, given: &KubeFipSettings) -> Option<String> {
 
 /// What a key that is a text comes to.
 fn effective(key: &str, good: &Texts, given: &KubeFipSettings) -> String {
-    let told = told(given, key).or_else(|| good.get(key).map(|text| text.trim().to_owned()));
+    let mapped = || Some(meant(key, good.get(key)?).to_owned());
+    let told = told(given, key).or_else(mapped);
     told.unwrap_or_else(|| {
         let default = KEYS.iter().find(|(name, ..)| *name == key);
         default.map_or_else(String::new, |one| one.1.to_owned())
@@ -262,8 +263,17 @@ fn named(values: &str, release: &str) -> String {
     Value::Object(map).to_string()
 }
 
+/// Values of charts, which may hold secrets.
 fn secret(key: &str) -> bool {
     key.ends_with("Values")
+}
+
+/// What counts of the text of a key. In YAML the blanks before the first line are those before every other one.
+fn meant<'a>(key: &str, text: &'a str) -> &'a str {
+    match secret(key) {
+        true => text,
+        false => text.trim(),
+    }
 }
 
 fn shortened(text: &str) -> String {
@@ -475,6 +485,16 @@ mod tests {
         let url = texts(&[("kubevipChartRepoUrl", "https://a:hunter2@x.example.net")]);
         let (_, refused) = read(&url, &Texts::new());
         assert!(!refused[0].contains("hunter2"), "{refused:?}");
+    }
+
+    #[test]
+    fn values_may_be_indented_from_their_first_line_on() {
+        let config = config(&[("kubevipChartValues", "  a: 1\n  b: 2\n")]);
+        let [kube_vip, _] = &config.releases;
+        assert_eq!(
+            kube_vip.values,
+            r#"{"a":1,"b":2,"nameOverride":"kube-vip"}"#
+        );
     }
 
     #[test]
