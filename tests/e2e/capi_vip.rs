@@ -23,6 +23,8 @@ mod families;
 mod ingress;
 #[path = "capi_vip/kill.rs"]
 mod kill;
+#[path = "capi_vip/left.rs"]
+mod left;
 #[path = "capi_vip/ownership.rs"]
 mod ownership;
 #[path = "capi_vip/pools.rs"]

@@ -11,7 +11,7 @@ pub use vip_labels::VipLabels;
 
 use growth::{PoolGrowth, PoolUsers};
 
-use fipd_core::{Family, Pool, PoolSpec, Request, System};
+use fipd_core::{Family, Pool, PoolSpec, Request, System, Text};
 use fipd_crds::{
     cluster_api::{
         GlobalInClusterIPPool, GlobalInClusterPrefixPool, InClusterIPPool, InClusterIPPoolSpec,
@@ -23,7 +23,7 @@ use k8s_openapi::{apimachinery::pkg::apis::meta::v1::ObjectMeta, jiff};
 
 use super::{names::PROTECT_POOL, settings::ClusterApiSettings};
 use crate::{
-    config::ReleaseWait,
+    config::{PoolFacts, PoolLink, ReleaseWait},
     controller::{
         meta::{Meta, View},
         pool_source::{
@@ -244,6 +244,22 @@ impl<const PREFIXES: bool> PoolSource for InClusterSource<PREFIXES> {
         .filter_map(|(reason, text)| Some((reason, text?)))
         .collect()
     }
+}
+
+/// The network of a pool object that has no pool in the address book, by the rules.
+pub fn network_by_rules(site: &Site, key: &Key, pool: &InClusterView) -> Text {
+    let own = own_network_name(site.settings(), site, &key.namespace);
+    let facts = PoolFacts {
+        cluster: &site.session.names,
+        system: &site.system,
+        namespace: Some(&*key.namespace).filter(|namespace| !namespace.is_empty()),
+        interface: None,
+        link: &PoolLink::NONE,
+        pool: &key.name,
+        annotation: pool.network.as_deref(),
+        own_network: own.as_deref(),
+    };
+    site.session.network_choice(&facts, None).network
 }
 
 /// The network that the pools of a namespace have to themselves.

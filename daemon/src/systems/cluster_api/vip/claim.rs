@@ -18,6 +18,7 @@ use crate::{
         Reconciled,
         client::{CallError, Patch},
         store::Key,
+        unserved::Unserved,
     },
     systems::cluster_api::{
         claim::{IpClaims, observe::IpClaimView},
@@ -110,7 +111,10 @@ impl VipController {
             return ClaimState::Foreign(message);
         }
         if let Some(address) = self.address_of(&name, &claim) {
-            return ClaimState::Fulfilled(address);
+            return match self.withheld((key, cluster), wish.slot, pools) {
+                Some(why) => ClaimState::Pending(why.message),
+                None => ClaimState::Fulfilled(address),
+            };
         }
         let ready = claim.ready();
         let settings = self.context.site.settings::<ClusterApiSettings>();
@@ -144,8 +148,25 @@ impl VipController {
         }
     }
 
+    /// Why the Cluster is not to show what another provider allocated for its claim: somebody has that in the address book.
+    pub(super) fn withheld(
+        &self,
+        (key, cluster): (&Key, &CapiClusterView),
+        slot: VipSlot,
+        pools: &[VipPool],
+    ) -> Option<Unserved> {
+        let (claim, address) = self.allocated_by_other((key, cluster), slot)?;
+        if cluster.shows(address) {
+            return None;
+        }
+        let mut why = self.rival((key, cluster), slot, address, pools)?;
+        let (name, rival) = (&claim.meta.name, why.message);
+        why.message = format!("IPAddressClaim {name} has {address}: {rival}");
+        Some(why)
+    }
+
     /// The address of a claim: by its IPAddress, which is there before the claim refers to it.
-    fn address_of(&self, key: &Key, claim: &IpClaimView) -> Option<IpAddr> {
+    pub(super) fn address_of(&self, key: &Key, claim: &IpClaimView) -> Option<IpAddr> {
         let there = self.claims.user.address_of(key, &claim.pool)?;
         let owned = there.is_owned_by(&claim.meta.uid);
         there
@@ -174,9 +195,8 @@ impl VipController {
                 (deleted, VipFailure::Claim)
             }
             VipStep::Reserve(address) => {
-                let all = wish.of_either().candidates(pools);
-                let reserved = self.reserve(key, cluster, *address, &all).await;
-                (reserved, VipFailure::Resolution)
+                let reserved = self.reserve((key, cluster), wish.slot, *address, pools);
+                (reserved.await, VipFailure::Resolution)
             }
         };
         if done.is_err() {

@@ -239,6 +239,7 @@ impl VipController {
         let owned = self.own_claims(key, cluster, &pools).await;
         self.release_unshown(key, cluster).await?;
         let of = (key, cluster);
+        self.reserve_allocated(of, &pools).await?;
         let families = cluster.families;
         let wish = |slot, family| VipWish {
             slot,
@@ -282,7 +283,7 @@ impl VipController {
         let steps = steps.map(|(step, wish)| self.step(of, step, wish, &pools));
         let done = join_all(steps).await;
         tell_refusals(key, &mut plan, &done);
-        self.tell_rivals(of, &mut plan, [endpoint, front], &pools);
+        self.tell_rivals(of, &mut plan, &pools);
         let written = self.publish(key, cluster, &plan).await;
         // A claim that refuses its owner holds up nothing else.
         done.into_iter()
@@ -296,25 +297,25 @@ impl VipController {
         &self,
         (key, cluster): (&Key, &CapiClusterView),
         plan: &mut VipPlan,
-        wishes: [VipWish<'_>; 2],
         pools: &[VipPool],
     ) {
         let endpoint = plan.apply.endpoint.as_ref();
         let endpoint = endpoint.and_then(|(host, _)| host.parse().ok());
+        let endpoint = endpoint.or(cluster.host());
+        let ingress = plan.apply.ingress.or(cluster.ingress_host());
         let shown = [
-            (ENDPOINT_READY, endpoint.or(cluster.host())),
-            (INGRESS_READY, plan.apply.ingress.or(cluster.ingress_host())),
+            (ENDPOINT_READY, VipSlot::ENDPOINT, endpoint),
+            (INGRESS_READY, VipSlot::INGRESS, ingress),
         ];
-        let mut cause = None;
-        for ((kind, address), wish) in shown.into_iter().zip(wishes) {
+        let withheld = |slot| self.withheld((key, cluster), slot, pools)?.cause;
+        let mut cause = VipSlot::ALL.into_iter().find_map(withheld);
+        for (kind, slot, address) in shown {
             let mut says = plan.conditions.iter_mut();
             let says = says.find(|says| says.kind == kind && says.status);
             let (Some(says), Some(address)) = (says, address) else {
                 continue;
             };
-            let claim = claim_key(key, wish.slot);
-            let fits = wish.of_either().candidates(pools);
-            if let Some(rival) = self.rival(key, &claim, address, &fits) {
+            if let Some(rival) = self.rival((key, cluster), slot, address, pools) {
                 says.status = false;
                 says.reason = rival.reason;
                 says.message = format!("{}; {}", says.message, rival.message);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fipd_core::{LeaseKey, NetworkId, PoolSpec, System, testing::create_pool};
+use fipd_core::{LeaseKey, NetworkId, PoolSpec, ReleaseScope, System, testing::create_pool};
 use fipd_crds::cluster_api::{Cluster, IPAddress, IPAddressClaim};
 use serde_json::{Value, json};
 use tokio::time::timeout;
@@ -14,7 +14,7 @@ use crate::{
     controller::{
         address_user::{
             AddressUser as _,
-            settle::{AddressPlan, AddressPolicy, settle},
+            settle::{AddressAsker, AddressPlan, AddressPolicy, settle},
         },
         client::Remote,
         events::Events,
@@ -34,6 +34,7 @@ use crate::{
             CLAIM, CLUSTER, CLUSTER_CLASS, INGRESS, INGRESS_ENABLED, INGRESS_VIP, PAUSED, ROLE,
         },
         pool::growth::PoolUsers,
+        settings::InClusterKinds,
         vip::{half_ready::AT_MOST, leave::release_or_pass, plan::ENDPOINT_DIFFERS},
     },
     validation::mirror::MirrorOf,
@@ -52,11 +53,25 @@ fn key() -> Key {
 impl Bench {
     /// A Cluster without ingress, with these fields beside, as the controller knows it.
     async fn new(fields: &Value) -> Self {
+        Self::under(ClusterApiSettings::default(), fields).await
+    }
+
+    /// The same, where another provider serves the pools of the in-cluster provider.
+    async fn left(fields: &Value) -> Self {
+        let settings = ClusterApiSettings {
+            in_cluster_kinds: InClusterKinds::Leave,
+            ..ClusterApiSettings::default()
+        };
+        Self::under(settings, fields).await
+    }
+
+    async fn under(settings: ClusterApiSettings, fields: &Value) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let (ipam, _writer) = Ipam::start(dir.path(), Arc::new(clock::now)).expect("a store");
         let server = Arc::<Mutex<FakeApi>>::default();
         server.lock().makes = Some("ipaddressclaims");
-        let session = testing::session(client(&server), &ipam).await;
+        let mut session = testing::session(client(&server), &ipam).await;
+        *session.settings.of_mut() = settings;
         let site = Arc::new(Site::new(session.clone(), System::cluster_api()));
         let quiet = || std::future::ready(());
         let events = Events::start(session.recorder.clone(), site.cancel(), quiet);
@@ -169,6 +184,27 @@ impl Bench {
         let object: IPAddress = serde_json::from_value(object).expect("an IPAddress");
         let addresses = &self.vips.claims.user.addresses;
         addresses.set(&Key::new("ns", name), AddressView::of(object));
+    }
+
+    /// A pool of fipd's own in the network of the Cluster.
+    async fn own_pool(&self) {
+        let site = &self.vips.context.site;
+        testing::map_to(&site.session, &site.system, NetworkId::DEFAULT);
+        let pool = PoolSpec::own("own", vec!["10.0.0.0/24".parse().expect("addresses")]);
+        let made = site.ipam.submit(create_pool(pool)).await;
+        made.expect("a pool");
+    }
+
+    /// The kind of who holds the address, and how many contend for it.
+    fn users(&self, last: u8) -> Option<(String, usize)> {
+        let place = LeaseKey {
+            network: NetworkId::DEFAULT,
+            address: [10, 0, 0, last].into(),
+        };
+        let lease = |ledger: &Ledger| ledger.lease_around(place).cloned();
+        let lease = self.vips.context.read(lease)?;
+        let kind = lease.owner()?.identity.kind.to_string();
+        Some((kind, lease.contenders.len()))
     }
 
     /// Works on the Cluster once, as the controller knows it.
@@ -305,12 +341,8 @@ async fn the_endpoint_of_a_cluster_that_goes_is_taken_in_at_the_first_look_alone
         "spec": { "controlPlaneEndpoint": { "host": "10.0.0.9", "port": 6443 } },
     }))
     .await;
-    let site = &bench.vips.context.site;
-    let network = NetworkId::DEFAULT;
-    testing::map_to(&site.session, &site.system, network);
-    let pool = PoolSpec::own("net", vec!["10.0.0.0/24".parse().expect("addresses")]);
-    let made = site.ipam.submit(create_pool(pool)).await;
-    made.expect("a pool");
+    bench.own_pool().await;
+    let (site, network) = (&bench.vips.context.site, NetworkId::DEFAULT);
     let uses = || {
         let cluster = bench.vips.context.objects.get(&key()).expect("it is known");
         bench.vips.uses(&key(), &cluster, &[]).len()
@@ -366,19 +398,7 @@ async fn what_a_paused_cluster_shows_is_kept_for_it_until_its_claim_comes() {
     };
     let submit = async |request| site.ipam.submit(request).await.expect("it is granted");
     submit(create_pool(pool)).await;
-    let place = LeaseKey {
-        network: NetworkId::DEFAULT,
-        address: [10, 0, 0, 9].into(),
-    };
-    let users = || {
-        let lease = bench
-            .vips
-            .context
-            .read(|ledger| ledger.lease_around(place).cloned());
-        let lease = lease.expect("somebody has it");
-        let owner = lease.owner().map(|owner| owner.identity.kind.to_string());
-        (owner.unwrap_or_default(), lease.contenders.len())
-    };
+    let users = || bench.users(9).expect("somebody has it");
     for _ in 0..2 {
         bench.work().await.expect("no failure");
         assert_eq!(users(), ("Cluster".to_owned(), 0));
@@ -406,4 +426,79 @@ async fn what_a_paused_cluster_shows_is_kept_for_it_until_its_claim_comes() {
     // The Cluster leaves it to its claim.
     bench.work().await.expect("no failure");
     assert_eq!(users(), ("IPAddressClaim".to_owned(), 0));
+}
+
+/// `in-cluster-kinds = "leave"`: nobody else tells the address book what the other provider allocates.
+#[tokio::test]
+async fn what_another_provider_allocates_is_reserved_before_the_cluster_shows_it() {
+    let cluster = || Some(("Cluster".to_owned(), 0));
+    let with_ingress = json!({ "metadata": { "annotations": { INGRESS_ENABLED: "true" } } });
+    let bench = Bench::left(&with_ingress).await;
+    bench.know_pool();
+    bench.own_pool().await;
+    bench.fulfil("vip-cp-c", "10.0.0.15");
+    // It is reserved before the Cluster shows it.
+    let pools = bench.vips.pools();
+    let known = bench.vips.context.objects.get(&key()).expect("a Cluster");
+    let reserved = bench.vips.reserve_allocated((&key(), &known), &pools).await;
+    reserved.expect("no failure");
+    assert_eq!(bench.users(15), cluster());
+    bench.fulfil("vip-ingress-c", "10.0.0.101");
+    for _ in 0..2 {
+        bench.work().await.expect("no failure");
+        assert_eq!(host(&bench.cluster()), "10.0.0.15");
+        assert_eq!(bench.users(15), cluster());
+        assert_eq!(bench.users(101), cluster());
+    }
+    // What a claim has is not what the endpoint was before, shown or not.
+    let hidden = json!({ "metadata": { "annotations": { INGRESS_VIP: null } } });
+    bench.server.lock().edit(&key(), &hidden);
+    bench.know();
+    let known = bench.vips.context.objects.get(&key()).expect("a Cluster");
+    let kept = bench.vips.release_unshown(&key(), &known).await;
+    kept.expect("no failure");
+    assert_eq!(bench.users(101), cluster());
+    // The list that adoption reads has both, and says nothing else of them.
+    bench.work().await.expect("no failure");
+    let known = bench.vips.context.objects.get(&key()).expect("a Cluster");
+    assert_eq!(bench.vips.uses(&key(), &known, &pools).len(), 2);
+}
+
+#[tokio::test]
+async fn what_another_provider_allocates_twice_is_not_written() {
+    let bench = Bench::left(&json!({})).await;
+    bench.know_pool();
+    bench.own_pool().await;
+    let holder = bench
+        .vips
+        .claims
+        .context
+        .holder(&Key::new("ns", "own"), &"u".into());
+    let site = &bench.vips.context.site;
+    let asker = AddressAsker {
+        holder: holder.clone(),
+        created: clock::now(),
+        actor: site.actor(),
+    };
+    let place = LeaseKey {
+        network: NetworkId::DEFAULT,
+        address: [10, 0, 0, 15].into(),
+    };
+    let taken = site.ipam.submit(asker.adopt(place.into(), None)).await;
+    taken.expect("it is free");
+    bench.fulfil("vip-cp-c", "10.0.0.15");
+    bench.work().await.expect("no failure");
+    let cluster = bench.cluster();
+    assert_eq!(host(&cluster), &Value::Null);
+    let said = &cluster["status"]["conditions"][0];
+    assert_eq!(said["reason"], "ClaimPending", "{said}");
+    let message = said["message"].as_str().expect("a message");
+    assert!(message.contains("10.0.0.15 is held by"), "{message}");
+    assert_eq!(bench.users(15), Some(("IPAddressClaim".to_owned(), 1)));
+    // It is the next one.
+    let released = site.release(ReleaseScope::Holder(holder), "test").await;
+    released.expect("no failure");
+    assert_eq!(bench.users(15), Some(("Cluster".to_owned(), 0)));
+    bench.work().await.expect("no failure");
+    assert_eq!(host(&bench.cluster()), "10.0.0.15");
 }

@@ -8,7 +8,7 @@ use fipd_crds::cluster_api::Cluster;
 use kube::{Resource as _, api::ListParams};
 
 use super::{
-    choose::{VipPool, VipSlot, VipWish},
+    choose::{VipPool, VipSlot},
     controller::VipController,
     observe::CapiClusterView,
     write::claim_key,
@@ -21,6 +21,7 @@ use crate::{
         lenient::Lenient,
     },
     controller::{meta::Meta, store::Key},
+    systems::cluster_api::claim::wish::sort_of,
 };
 
 impl VipController {
@@ -61,38 +62,37 @@ impl VipController {
         cluster: &CapiClusterView,
         pools: &[VipPool],
     ) -> Vec<LeasePrefix> {
-        let Some(class) = cluster.class_name() else {
+        if cluster.class_name().is_none() {
             return Vec::new();
-        };
+        }
         let site = &self.context.site;
         // Of one that is being deleted the claims may be gone before this look at it is over. A first look takes in what it shows.
         let is_over = |network| {
             let adopted = |ledger: &Ledger| ledger.truly_adopted(network, &site.id, &site.system);
             cluster.meta.is_terminating() && self.context.read(adopted)
         };
-        let namespace = &*key.namespace;
         let own = cluster.shown().filter_map(|(slot, address)| {
             let address = Some(address).filter(|one| self.claimed(key, slot) != Some(*one))?;
-            let wish = VipWish {
-                slot,
-                class,
-                namespace,
-                family: None,
-            };
-            let network = self.network_of(address, namespace, &wish.candidates(pools))?;
+            let network = self.network_of((key, cluster), slot, address, pools)?;
             (!is_over(network)).then_some(())?;
             Some(LeasePrefix::from(LeaseKey { network, address }))
         });
         own.collect()
     }
 
-    /// The address of the claim of a role, be it that only its IPAddress is there yet.
+    /// The address of the claim of a role, be it that only its IPAddress is there yet. What another provider allocated is the claim's
+    /// where fipd served that before.
     fn claimed(&self, key: &Key, slot: VipSlot) -> Option<IpAddr> {
-        self.claims
-            .user
-            .addresses
-            .get(&claim_key(key, slot))?
-            .address
+        let name = claim_key(key, slot);
+        let there = self.claims.user.addresses.get(&name)?;
+        let address = there.address?;
+        let identity = self.claims.context.identity(&name);
+        let has = |ledger: &Ledger| {
+            let leases = ledger.leases_of(&identity);
+            leases.iter().any(|lease| lease.key.address == address)
+        };
+        let is_served = sort_of(&there.pool, self.context.site.settings()).is_some();
+        (is_served || self.context.read(has)).then_some(address)
     }
 
     /// Whether the Cluster is there, by a fresh read.

@@ -7,9 +7,9 @@
 //! ```
 //!
 //! Nothing waits for a clock: a claim that gets its address queues its Cluster. (One address waits some milliseconds for the other,
-//! so that both are in one apply.) An endpoint that somebody else wrote is reserved
-//! in the ledger, and no claim is made for it. What the roles lack is said of each by a condition of its own, and neither
-//! holds up the other.
+//! so that both are in one apply.) An endpoint that somebody else wrote is reserved in the ledger, and no claim is made for it.
+//! An address that another provider allocates for a claim is reserved as well, before the Cluster shows it. Each role has a
+//! condition of its own that says what it lacks, and neither holds up the other.
 //!
 //! A Cluster whose networks are dual-stack has a second address of each role, in the family that the first one is not of: a
 //! claim, an annotation and a condition of its own.
