@@ -447,6 +447,7 @@ pub async fn conforms<S: Subject>() {
         edited_in_vain::<S>(death).await;
         redirected::<S>(death).await;
         undone::<S>().await;
+        marked_beside::<S>().await;
         contended::<S>(death).await;
         contender_edited::<S>(death).await;
         taken_over::<S>(death).await;
@@ -628,6 +629,35 @@ async fn undone<S: Subject>() {
     bench.settle().await;
     bench.has("a", 5);
     assert_eq!(bench.lease(6), None);
+}
+
+/// The write of the finalizer does not wait for the ledger, so it is the first one. An object that waits for an address has none.
+async fn marked_beside<S: Subject>() {
+    let mut bench = Bench::<S>::new(Death::Never).await;
+    if !S::FINALIZER_BESIDE {
+        return;
+    }
+    bench.make("a");
+    bench.server.lock().die(Death::Before(1));
+    bench.work().await;
+    let object = bench.object("a");
+    let finalizers = &object["metadata"]["finalizers"];
+    assert_eq!(*finalizers, json!([S::FINALIZER]), "{object}");
+    assert!(bench.server.lock().made.is_empty(), "nothing shows it");
+    assert_eq!(bench.leases("a"), [bench.place(5)]);
+    bench.restart();
+    for (name, last) in [("a", 5), ("b", 6)] {
+        if last == 6 {
+            bench.make(name);
+        }
+        bench.settle().await;
+        bench.has(name, last);
+    }
+    bench.make("c");
+    bench.settle().await;
+    bench.waits("c", "PoolExhausted", RECHECK_AFTER);
+    let object = bench.object("c");
+    assert_eq!(object["metadata"]["finalizers"], Value::Null, "{object}");
 }
 
 /// Object `a` has 10.0.0.5, and `d` shows it as well.

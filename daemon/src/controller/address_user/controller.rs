@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use fipd_core::{Holder, Lease, LeaseState, Ledger, NetworkId, Pool, Request};
+use futures::{FutureExt as _, future::OptionFuture};
 use k8s_openapi::jiff;
 use kube::core::PartialObjectMeta;
 use parking_lot::Mutex;
@@ -12,6 +13,7 @@ use tokio::time::Instant;
 use super::{
     AddressHooks, AddressUser,
     last_writes::LastWrites,
+    marking::{Marking, beside},
     outcome::{AddressOutcome, ShownLease, cause, conflict},
     refusal::judged,
     released::RecentReleases,
@@ -194,23 +196,31 @@ impl<U: AddressHooks> AddressController<U> {
             .as_ref()
             .map_or(NetworkId::DEFAULT, |wish| wish.pool.spec.network);
         let takes = matches!(&plan, AddressPlan::Ask(ask) if matches!(**ask, Request::Handover(_)));
+        let mut marking = None;
         let outcome = match plan {
             AddressPlan::Show(shown) => Ok(shown),
             AddressPlan::Charge(shown, request) => self.charge(shown, *request).await?,
-            AddressPlan::Ask(request) => match self.ask(*request, &asker.holder, network).await? {
-                Ok(lease) if policy.probes && lease.state == LeaseState::Probing => {
-                    U::probe(self, key, object, &lease).await?
+            AddressPlan::Ask(request) => {
+                let is_early = U::FINALIZER_BESIDE && self.is_likely(&request, &wish);
+                marking = is_early.then(|| self.mark(key, object, None).boxed());
+                let ask = self.ask(*request, &asker.holder, network);
+                match beside(&mut marking, ask).await? {
+                    Ok(lease) if policy.probes && lease.state == LeaseState::Probing => {
+                        U::probe(self, key, object, &lease).await?
+                    }
+                    // It was not in use so far, and is before anything shows it.
+                    Ok(lease) if takes && lease.state == LeaseState::Reserved => {
+                        return Ok(Next::After(Duration::ZERO));
+                    }
+                    // Somebody was faster, and it would do with another.
+                    Err(problem)
+                        if problem.reason == TAKEN && self.wishes_anew(key, object, &wish) =>
+                    {
+                        return Ok(Next::Retry);
+                    }
+                    asked => asked.map(|lease| self.shown(&lease)),
                 }
-                // It was not in use so far, and is before anything shows it.
-                Ok(lease) if takes && lease.state == LeaseState::Reserved => {
-                    return Ok(Next::After(Duration::ZERO));
-                }
-                // Somebody was faster, and it would do with another.
-                Err(problem) if problem.reason == TAKEN && self.wishes_anew(key, object, &wish) => {
-                    return Ok(Next::Retry);
-                }
-                asked => asked.map(|lease| self.shown(&lease)),
-            },
+            }
             AddressPlan::Move(held, request) => self.replace(held, *request, network).await?,
             AddressPlan::Probe(lease) => U::probe(self, key, object, &lease).await?,
             AddressPlan::Unserved(problem) => Err(problem),
@@ -220,7 +230,20 @@ impl<U: AddressHooks> AddressController<U> {
             unchecked: first.then(|| U::unchecked(self, &shown)).flatten(),
             ..judged::<U>(object, shown, &wish)
         });
-        self.show(key, object, outcome).await
+        self.show_marked(key, object, outcome, marking).await
+    }
+
+    /// Whether the pool most likely grants the request. An object that is refused has its finalizer for nothing.
+    fn is_likely(&self, request: &Request, wish: &Wished) -> bool {
+        let has_room = |pool: &Pool| {
+            self.context.read(|ledger| {
+                let is_free = ledger.usage(pool.id).is_some_and(|usage| usage.free > 0);
+                is_free && ledger.holds(pool.spec.network).is_empty()
+            })
+        };
+        let allocates = matches!(request, Request::Allocate(_));
+        let wish = wish.as_ref().ok();
+        allocates && wish.is_some_and(|wish| wish.address.is_none() && has_room(&wish.pool))
     }
 
     /// Whether the object asks for something else than it did, by what the ledger knows now.
@@ -338,12 +361,23 @@ impl<U: AddressHooks> AddressController<U> {
 
     /// Writes finalizer and specification into the object, then its status; then gives up what that replaces.
     pub async fn show(&self, key: &Key, object: &U::View, outcome: AddressOutcome) -> Reconciled {
+        self.show_marked(key, object, outcome, None).await
+    }
+
+    /// The same; `marking` is the write of the finalizer, where that is under way.
+    async fn show_marked(
+        &self,
+        key: &Key,
+        object: &U::View,
+        outcome: AddressOutcome,
+        marking: Option<Marking<'_, U::View>>,
+    ) -> Reconciled {
         let cause = cause(&outcome);
         self.context.waits_for(key, cause.clone());
         let marked = match &outcome {
             Ok(shown) => {
                 // The first of the two reaches the API server first, and it takes longer.
-                let mark = self.mark(key, object, Some(shown));
+                let mark = marking.unwrap_or_else(|| self.mark(key, object, Some(shown)).boxed());
                 let (wait, marked) = tokio::join!(U::publish(self, key, object, shown), mark);
                 let marked = marked?;
                 if let Some(next) = wait? {
@@ -351,7 +385,7 @@ impl<U: AddressHooks> AddressController<U> {
                 }
                 marked
             }
-            Err(_) => None,
+            Err(_) => OptionFuture::from(marking).await.transpose()?.flatten(),
         };
         if U::SPEC_FIRST && marked.is_some() && self.context.queue.is_crowded() {
             self.context.put_status_off(key);

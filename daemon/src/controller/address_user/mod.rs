@@ -14,6 +14,7 @@ pub mod conformance_tests;
 mod controller;
 pub mod inventory;
 mod last_writes;
+mod marking;
 pub mod outcome;
 pub mod refusal;
 mod release;
@@ -66,6 +67,9 @@ pub trait AddressUser: Sized + Send + Sync + 'static {
     /// The finalizer is written before the address is asked for, so that no object goes without releasing it. Where it
     /// is written together with the address, one that goes in between is found missing by the sweep of the cluster.
     const FINALIZER_FIRST: bool;
+    /// The write of the finalizer begins while the address is asked for, where that is likely to be granted. For kinds with nothing
+    /// else to write with it.
+    const FINALIZER_BESIDE: bool = false;
     /// The specification shows the address to those who wait for it: where many ask at once each gets its address before anyone
     /// gets its status.
     const SPEC_FIRST: bool = false;

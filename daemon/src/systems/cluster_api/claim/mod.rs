@@ -1,8 +1,8 @@
 //! IPAddressClaims: each gets an address or a prefix of its pool, and an IPAddress that shows it.
 //!
 //! ```text
-//!  claim --wish--> lease --+--> finalizer of the claim --+--> status.addressRef
-//!                          +--> IPAddress ---------------+
+//!  claim --wish--+--> lease --> IPAddress ---+--> status.addressRef
+//!                +--> finalizer of the claim -+
 //!  claim deleted --> IPAddress goes, or stays for the grace of its pool --> lease released or cooling --> finalizer dropped
 //! ```
 //!
@@ -197,6 +197,7 @@ impl AddressUser for IpClaims {
     const METRIC: &'static str = "ipaddressclaim";
     const FINALIZER: &'static str = RELEASE_ADDRESS;
     const FINALIZER_FIRST: bool = false;
+    const FINALIZER_BESIDE: bool = true;
     const INHERITS: Inheritance = Inheritance::Wished;
     const EDITS: Edits<IpClaimView> =
         Edits::Refused(|claim| -> FixedFields<'_> { wish::fixed(claim) });
