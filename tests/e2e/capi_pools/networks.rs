@@ -102,6 +102,76 @@ async fn a_rule_or_an_annotation_says_which_network_a_pool_is_in() {
     }
 }
 
+/// Another pool may mean the same addresses in another network, and nobody chose either network.
+#[tokio::test]
+async fn what_another_network_may_mean_is_not_given_until_an_admin_says_that_they_are_two() {
+    let bed = Bed::share(&["doubted"]).await.unwrap();
+    let addresses = ["10.28.0.10-10.28.0.12"];
+    let rows = [
+        json!({ "name": "doubted" }),
+        json!({
+            "name": "doubted", "network": "doubted", "network_by_default": true,
+            "addresses": addresses,
+        }),
+    ];
+    let file = bed.fipd.directory().join("doubted.jsonl");
+    std::fs::write(&file, rows.map(|row| row.to_string()).join("\n")).unwrap();
+    let path = file.to_string_lossy();
+    let import = bed.fipd.cli(["import", &path]).await;
+    import.unwrap().success().unwrap();
+    bed.pool("doubted/net", &addresses, 24, "").await.unwrap();
+    bed.claim("doubted/a", (POOL, "net")).await.unwrap();
+    let said = bed.refused("doubted/a", "PoolNotReady", "NetworkAmbiguous");
+    let said = said.await.unwrap();
+    assert!(
+        said.contains("fipd network separate default doubted"),
+        "{said}"
+    );
+    let of_pool = bed
+        .objects
+        .wait_reason(POOL, "doubted/net", "NetworkAmbiguous");
+    let of_pool = of_pool.await.unwrap();
+    assert!(of_pool.contains("3 addresses are not given"), "{of_pool}");
+    let event = bed
+        .objects
+        .wait_event(POOL, "doubted/net", "NetworkAmbiguous");
+    event.await.unwrap();
+    let separate = ["network", "separate", "default", "doubted"];
+    bed.fipd.cli(separate).await.unwrap().success().unwrap();
+    assert_eq!(bed.address("doubted/a").await.unwrap(), "10.28.0.10");
+    let ready = bed.objects.wait_reason(POOL, "doubted/net", "Mirrored");
+    ready.await.unwrap();
+}
+
+/// A cluster that nobody has seen may have addresses in use.
+#[tokio::test]
+async fn claim_and_pool_name_the_cluster_that_their_network_waits_for() {
+    const AWAY: &str = "apiVersion: v1\nkind: Config\ncurrent-context: away\n\
+        clusters: [{name: away, cluster: {server: 'https://127.0.0.1:1'}}]\n\
+        users: [{name: away, user: {token: none}}]\n\
+        contexts: [{name: away, context: {cluster: away, user: away}}]\n";
+    let mut bed = Bed::prepare("").await.unwrap();
+    write_kubeconfig(&bed.fipd, "away", AWAY).unwrap();
+    let away = "[[cluster]]\nname = \"away\"\nkubeconfig = \"away.kubeconfig\"\nsystems = [\"cluster-api\"]\n";
+    let config = management_config(&bed.fipd, "");
+    let fipd = bed.fipd.own().unwrap();
+    fipd.write_config(&format!("{config}{away}")).unwrap();
+    bed.restart().await.unwrap();
+    bed.pool("one/net", &["10.29.0.10"], 24, "").await.unwrap();
+    bed.claim("one/a", (POOL, "net")).await.unwrap();
+    let said = bed.refused("one/a", "PoolNotReady", "WaitingForAdoption");
+    let said = said.await.unwrap();
+    assert!(said.contains("away"), "{said}");
+    let of_pool = bed
+        .objects
+        .wait_reason(POOL, "one/net", "WaitingForAdoption");
+    let of_pool = of_pool.await.unwrap();
+    assert!(of_pool.contains("away"), "{of_pool}");
+    let skip = ["clusters", "skip-adoption", "away", "--network", "default"];
+    bed.fipd.cli(skip).await.unwrap().success().unwrap();
+    assert_eq!(bed.address("one/a").await.unwrap(), "10.29.0.10");
+}
+
 /// Addresses that each of five asks for; there are fourteen.
 const EACH: usize = 4;
 

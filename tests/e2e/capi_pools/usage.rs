@@ -217,6 +217,38 @@ async fn e_18_row_44_the_grace_keeps_the_address_and_holds_up_no_owner() {
     bed.objects.wait_gone(ADDRESS, "grace/b").await.unwrap();
 }
 
+/// Nobody has any of its addresses, and none may be given yet.
+#[tokio::test]
+async fn a_pool_whose_addresses_all_cool_is_exhausted_until_one_has() {
+    let bed = Bed::share(&["cooling"]).await.unwrap();
+    let spec = json!({
+        "addresses": ["10.30.0.10-10.30.0.11"], "prefix": 24, "addressReuseGracePeriodSeconds": 15,
+    });
+    bed.objects.pool("cooling/net", spec).await.unwrap();
+    for (path, address) in [("cooling/a", "10.30.0.10"), ("cooling/b", "10.30.0.11")] {
+        bed.claim(path, (POOL, "net")).await.unwrap();
+        assert_eq!(bed.address(path).await.unwrap(), address);
+    }
+    for path in ["cooling/a", "cooling/b"] {
+        bed.objects.delete(CLAIM, path).await.unwrap();
+        bed.objects.wait_gone(CLAIM, path).await.unwrap();
+    }
+    bed.claim("cooling/c", (POOL, "net")).await.unwrap();
+    let said = bed.refused("cooling/c", "PoolExhausted", "PoolExhausted");
+    let said = said.await.unwrap();
+    assert!(said.contains("cooling/net"), "{said}");
+    wait_until("the pool counts what cools", DEADLINE, || async {
+        let pool = bed.objects.get(POOL, "cooling/net").await;
+        let pool = pool.map_err(|error| error.to_string())?;
+        let status = pool.unwrap_or_default()["status"].take();
+        let cools = status["quarantined"] == 2 && status["ipAddresses"]["free"] == 0;
+        cools.then_some(()).ok_or(status.to_string())
+    })
+    .await
+    .unwrap();
+    assert_eq!(bed.address("cooling/c").await.unwrap(), "10.30.0.10");
+}
+
 /// Rows 46 to 49, E-25: counts, also of what lies outside.
 #[tokio::test]
 async fn e_25_rows_46_to_49_counts_are_true_and_never_below_zero() {
