@@ -277,10 +277,10 @@ impl OwnFigures {
 
 /// What a claim has.
 pub fn phase(claim: &IpClaimView) -> &'static str {
-    match claim.ready() {
+    match claim.is_fulfilled() {
         _ if claim.meta.is_terminating() => "deleting",
-        Some(ready) if ready.status == "True" => "allocated",
-        Some(_) | None => "waiting",
+        true => "allocated",
+        false => "waiting",
     }
 }
 
@@ -335,7 +335,7 @@ impl VipFigures {
             let Some(role) = claim.role.as_deref().map(role_label) else {
                 continue;
             };
-            let ready = claim.ready().is_some_and(|one| one.status == "True");
+            let ready = claim.is_fulfilled();
             let count = counts.entry((role, key.namespace.to_string())).or_default();
             count[0] += 1;
             count[if ready { 1 } else { 2 }] += 1;
@@ -406,8 +406,35 @@ impl VipFigures {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::systems::cluster_api::names::{CLUSTER_CLASS, ROLE};
+
+    #[test]
+    fn a_claim_that_another_provider_answered_waits_for_nothing() {
+        let reference = json!({ "name": "a" });
+        let unready = json!([{
+            "type": "Ready", "status": "False", "reason": "PoolPaused", "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }]);
+        for (status, expected) in [
+            (json!({}), "waiting"),
+            (json!({ "addressRef": reference }), "allocated"),
+            (
+                json!({ "addressRef": reference, "conditions": unready }),
+                "waiting",
+            ),
+        ] {
+            let claim = json!({
+                "apiVersion": "ipam.cluster.x-k8s.io/v1beta2", "kind": "IPAddressClaim",
+                "metadata": { "name": "a", "namespace": "ns" }, "status": status,
+                "spec": { "poolRef": { "kind": "InClusterIPPool", "name": "net" } },
+            });
+            let claim = serde_json::from_value(claim).expect("a claim");
+            assert_eq!(phase(&IpClaimView::of(claim)), expected, "{status}");
+        }
+    }
 
     #[test]
     fn classes_that_users_think_of_do_not_fill_the_memory() {

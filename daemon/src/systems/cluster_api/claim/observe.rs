@@ -84,6 +84,13 @@ impl IpClaimView {
         self.owners.iter().any(|owner| owner == uid)
     }
 
+    /// Whether it has its address. The in-cluster provider says so by the reference alone.
+    pub fn is_fulfilled(&self) -> bool {
+        let is_ready = |ready: &Condition| ready.status == "True";
+        self.ready()
+            .map_or(self.status.address_ref.is_some(), is_ready)
+    }
+
     /// Its condition `Ready`.
     pub fn ready(&self) -> Option<&Condition> {
         self.conditions.iter().find(|one| one.type_ == READY)
