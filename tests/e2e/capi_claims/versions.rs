@@ -1,5 +1,8 @@
 //! A server with only the deprecated version of Cluster API, and who else may serve its pools.
 
+use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
+use kube::api::Api;
+
 use super::*;
 
 /// fipd serves the cluster, with these lines in `[cluster.cluster-api]`.
@@ -91,7 +94,8 @@ async fn the_lease_of_the_stock_provider_is_waited_for() {
 }
 
 /// `in-cluster-kinds = "leave"`, with the roles for that alone, and beside a provider without pools of prefixes: its pools stay as
-/// they are, and fipd's own pools serve claims. Once fipd serves the kinds, it says which are missing and serves the others.
+/// they are, and fipd's own pools serve claims. Once fipd serves the kinds, it says which are missing and serves the others, and it
+/// judges the pools for as long as it does.
 #[tokio::test]
 async fn left_to_the_stock_provider_its_pools_are_not_touched() {
     let plane = ManagementPlane::with("left", Versions::OnlyV1Beta2)
@@ -152,4 +156,19 @@ async fn left_to_the_stock_provider_its_pools_are_not_touched() {
     })
     .await
     .unwrap();
+    let webhooks: Api<ValidatingWebhookConfiguration> = Api::all(objects.client.clone());
+    let wait_webhook = async |wanted: bool| {
+        let what = format!("fipd's webhook is there: {wanted}");
+        wait_until(&what, DEADLINE, || async {
+            match webhooks.get_opt("fipd-cluster-api-validator").await {
+                Ok(found) if found.is_some() == wanted => Ok(()),
+                found => Err(format!("{found:?}")),
+            }
+        })
+        .await
+        .unwrap();
+    };
+    wait_webhook(true).await;
+    serve(&mut fipd, &plane, settings).await;
+    wait_webhook(false).await;
 }

@@ -93,6 +93,34 @@ pub fn keep(
     tasks.spawn(keeper.run());
 }
 
+/// Removes it from a cluster in which the system does not have its objects judged.
+pub fn remove(asks: &'static Asks, site: &Arc<Site>, tasks: &mut JoinSet<()>) {
+    let site = Arc::clone(site);
+    tasks.spawn(async move {
+        let cancel = site.cancel();
+        let remote = Remote::new(site.session.client.clone());
+        let removed = async {
+            while let Err(error) = remove_once(&remote, asks.name).await {
+                tracing::warn!(cluster = %site.name, "the admission webhook is not removed yet: {error}");
+                tokio::time::sleep(REFUSED).await;
+            }
+        };
+        let _: Option<()> = cancel.run_until_cancelled(removed).await;
+    });
+}
+
+/// Without the right to read it, which other sites do not need, there is nothing to look for.
+async fn remove_once(remote: &Remote, name: &str) -> Result<(), CallError> {
+    let found: Option<Value> = match remote.get(&target(name)).await {
+        Err(CallError::Rejected(..)) => return Ok(()),
+        found => found?,
+    };
+    match step(None, found.as_ref()) {
+        Step::Delete(uid) => remote.delete(&target(name), &uid).await,
+        Step::Nothing | Step::Apply(_) => Ok(()),
+    }
+}
+
 impl WebhookKeeper {
     async fn run(mut self) {
         let cancel = self.site.cancel();
@@ -326,4 +354,32 @@ pub async fn whoami(remote: &Remote) -> Result<Option<String>, CallError> {
     let review: Value = remote.create_seen(&who, &kind).await?;
     let user = review.pointer("/status/userInfo/username");
     Ok(user.and_then(Value::as_str).map(str::to_owned))
+}
+
+#[cfg(test)]
+mod tests {
+    use fipd_crds::labels::{FIELD_MANAGER, MANAGED_BY};
+
+    use super::*;
+    use crate::controller::client::testing::serving;
+
+    #[tokio::test]
+    async fn what_is_not_asked_for_is_removed_where_it_is_fipds() {
+        let own = json!({ "metadata": { "uid": "u", "labels": { MANAGED_BY: FIELD_MANAGER } } });
+        let other = json!({ "metadata": { "uid": "u" } });
+        for (code, body, calls) in [
+            (200, own, 2),
+            (200, other, 1),
+            (403, json!("forbidden"), 1),
+            (404, json!("not found"), 1),
+        ] {
+            let (remote, asked) = serving(move |_| (code, body.clone()));
+            let removed = remove_once(&remote, "fipd-validator").await;
+            removed.expect("it is not there");
+            assert_eq!(asked.lock().len(), calls, "{code}");
+        }
+        let (remote, _) = serving(|_| (503, json!("down")));
+        let removed = remove_once(&remote, "fipd-validator").await;
+        assert!(removed.is_err(), "it is looked for again");
+    }
 }

@@ -273,6 +273,8 @@ async fn serve(site: Arc<Site>, system: RunningClusterApi) {
         let (webhook, own) = (&settings.webhook, &system.means.endpoint);
         webhook::keep(&admission::ASKS, webhook, own, &site, &events, &mut tasks);
         conversion::definition::keep(&site, own, &mut tasks);
+    } else {
+        webhook::remove(&admission::ASKS, &site, &mut tasks);
     }
     let known = async {
         pools.completed().await;
