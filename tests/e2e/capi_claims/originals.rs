@@ -219,6 +219,8 @@ async fn take_over(site: &mut TwoOriginals, first: First) {
             written.await.unwrap();
         }
         First::Allocator => {
+            let burnt = "the claim vip-cp-manual keeps 10.0.1.12 for nothing";
+            assert!(done.contains(burnt), "{done}");
             // fipd claims, the provider serves, fipd writes.
             wait_until("fipd's claim", DEADLINE, || async {
                 let seen = site.objects.get(CLAIM, claim).await;

@@ -6,7 +6,7 @@ mod definitions;
 mod webhooks;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     net::IpAddr,
     sync::atomic::{AtomicBool, Ordering},
 };
@@ -23,7 +23,7 @@ use super::{
     leases,
     names::{ADDRESS_OBJECT, CLAIM, CLUSTER},
     settings::ClusterApiSettings,
-    vip::{CapiClusterView, choose::VipSlot, write::claim_key},
+    vip::{CapiClusterView, choose::VipSlot, leave::cluster_of, write::claim_key},
 };
 use crate::{
     adopt::{
@@ -87,12 +87,13 @@ impl IpamTakeover {
             CLAIM,
             "list IPAddressClaims",
             |claim: IPAddressClaim| {
+                let key = Key::of(&claim.metadata);
                 let served = wish::sort_of(&claim.spec.pool_ref, settings).is_some();
-                served.then(|| Key::of(&claim.metadata))
+                (served || cluster_of(&key).is_some()).then_some((key, served))
             },
             &mut report,
         );
-        let claims: BTreeSet<Key> = claims.await?.into_iter().collect();
+        let claims: BTreeMap<Key, bool> = claims.await?.into_iter().collect();
         let addresses = list(
             session,
             &remote,
@@ -101,11 +102,16 @@ impl IpamTakeover {
             |one: IPAddress| {
                 let key = Key::of(&one.metadata);
                 let served = wish::sort_of(&one.spec.pool_ref, settings).is_some();
-                served.then(|| (key, AddressView::of(one)))
+                let view = (served || cluster_of(&key).is_some()).then(|| AddressView::of(one));
+                Some((served, (key, view?)))
             },
             &mut report,
         );
-        let addresses = addresses.await?;
+        let (served, others): (Vec<_>, Vec<_>) = addresses
+            .await?
+            .into_iter()
+            .partition(|(served, _)| *served);
+        let mut addresses: Vec<_> = served.into_iter().map(|(_, one)| one).collect();
         let clusters = list(
             session,
             &remote,
@@ -115,10 +121,13 @@ impl IpamTakeover {
             &mut report,
         );
         let clusters = clusters.await?;
-        report.count("IPAddressClaims", claims.len());
+        let served = claims.values().filter(|served| **served);
+        report.count("IPAddressClaims", served.count());
         report.count("IPAddresses", addresses.len());
         report.count("Clusters", clusters.len());
         self.addresses(session, &addresses, &mut report);
+        // Claims of Clusters may be another provider's to serve.
+        addresses.extend(others.into_iter().map(|(_, one)| one));
         endpoints(&clusters, &claims, &addresses, &mut report);
         Ok(report)
     }
@@ -290,7 +299,7 @@ where
 /// Addresses that the original wrote and whose claim is gone, and claims that it burnt beside one given by hand.
 fn endpoints(
     clusters: &[(Key, CapiClusterView)],
-    claims: &BTreeSet<Key>,
+    claims: &BTreeMap<Key, bool>,
     addresses: &[(Key, AddressView)],
     report: &mut IpamReport,
 ) {
@@ -303,7 +312,7 @@ fn endpoints(
         ];
         let claimed = |slot| {
             let claim = claim_key(key, slot);
-            let there = shown.get(&claim).filter(|_| claims.contains(&claim));
+            let there = shown.get(&claim).filter(|_| claims.contains_key(&claim));
             let address = there.and_then(|one| one.address);
             (claim, address)
         };
