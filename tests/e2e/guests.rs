@@ -37,10 +37,7 @@ impl Bed {
             ..SiteOptions::of(names)
         };
         let site = Site::start(&options).await.unwrap();
-        for crd in fipd_crds::all() {
-            let text = fipd_crds::yaml(&crd).unwrap();
-            site.rancher.install_crds(&text).await.unwrap();
-        }
+        site.rancher.install_fipd_crds().await.unwrap();
         let rancher = site.rancher.client().await.unwrap();
         let mut bed = Self {
             site,

@@ -50,9 +50,7 @@ impl Bed {
     async fn prepare(systems: &[&str], settings: &str) -> Self {
         let site = RANCHER.take(async || {
             let mut site = Site::start(&SiteOptions::of(&[])).await?;
-            for crd in fipd_crds::all() {
-                site.rancher.install_crds(&fipd_crds::yaml(&crd)?).await?;
-            }
+            site.rancher.install_fipd_crds().await?;
             site.restrict_kube_fip().await?;
             site.rancher.start_controller_manager().await?;
             Ok(site)

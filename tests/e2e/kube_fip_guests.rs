@@ -81,9 +81,7 @@ impl Ground {
         // For the Jobs of helm-controller.
         let third = &mut site.cluster_mut("three")?.plane;
         third.start_controller_manager().await?;
-        for crd in fipd_crds::all() {
-            site.rancher.install_crds(&fipd_crds::yaml(&crd)?).await?;
-        }
+        site.rancher.install_fipd_crds().await?;
         let labels = json!({ "provider.cattle.io": "harvester", "rancher-fip": null });
         site.label_cluster("harvester", labels).await?;
         Ok(Self {

@@ -38,9 +38,7 @@ impl PodCluster {
     /// One in which fipd may do what the packaged roles allow.
     pub async fn with(name: &str, options: ControlPlaneOptions) -> Result<Self> {
         let mut plane = ControlPlane::start(name, options).await?;
-        for crd in fipd_crds::all() {
-            plane.install_crds(&fipd_crds::yaml(&crd)?).await?;
-        }
+        plane.install_fipd_crds().await?;
         plane.apply(&namespace(SUBNETS)).await?;
         plane
             .apply(include_str!("../../packaging/rbac/flat-network.yaml"))

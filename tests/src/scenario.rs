@@ -27,9 +27,7 @@ impl Scenario {
     /// Starts the site, installs fipd's definitions in Rancher, and prepares fipd without starting it.
     pub async fn prepare(options: &SiteOptions) -> Result<Self> {
         let site = Site::start(options).await?;
-        for crd in fipd_crds::all() {
-            site.rancher.install_crds(&fipd_crds::yaml(&crd)?).await?;
-        }
+        site.rancher.install_fipd_crds().await?;
         let mut fipd = Fipd::prepare(FipdOptions::default()).await?;
         write_kubeconfig(&fipd, "rancher", site.rancher_kubeconfig())?;
         for cluster in &site.downstream {

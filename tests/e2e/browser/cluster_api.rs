@@ -19,10 +19,7 @@ async fn site() -> (ControlPlane, Fipd) {
     install_definitions(&plane, Versions::OnlyV1Beta2)
         .await
         .unwrap();
-    for definition in fipd_crds::all() {
-        let yaml = fipd_crds::yaml(&definition).unwrap();
-        plane.install_crds(&yaml).await.unwrap();
-    }
+    plane.install_fipd_crds().await.unwrap();
     let objects = IpamObjects {
         client: plane.client().await.unwrap(),
         version: "v1beta2",

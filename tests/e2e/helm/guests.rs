@@ -38,12 +38,7 @@ impl Bed {
             futures::future::try_join(Site::start(options), Charts::start(&charts))
                 .await
                 .unwrap();
-        for crd in fipd_crds::all() {
-            site.rancher
-                .install_crds(&fipd_crds::yaml(&crd).unwrap())
-                .await
-                .unwrap();
-        }
+        site.rancher.install_fipd_crds().await.unwrap();
         let fipd = Fipd::prepare(FipdOptions::default()).await.unwrap();
         let bed = Self { site, fipd, charts };
         let app =

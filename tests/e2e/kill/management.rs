@@ -59,9 +59,7 @@ impl Site {
         let mut plane = ControlPlane::start("management", ControlPlaneOptions::default()).await?;
         install_definitions(&plane, Versions::Both).await?;
         install_stand_ins(&plane).await?;
-        for crd in fipd_crds::all() {
-            plane.install_crds(&fipd_crds::yaml(&crd)?).await?;
-        }
+        plane.install_fipd_crds().await?;
         plane.restrict_cluster_api().await?;
         plane.start_controller_manager().await?;
         let manager = CoreManager::start(&plane).await?;

@@ -33,10 +33,7 @@ impl Bed {
         let mut plane = ControlPlane::start("management", options).await.unwrap();
         let versions = Versions::OnlyV1Beta2;
         install_definitions(&plane, versions).await.unwrap();
-        for crd in fipd_crds::all() {
-            let crd = fipd_crds::yaml(&crd).unwrap();
-            plane.install_crds(&crd).await.unwrap();
-        }
+        plane.install_fipd_crds().await.unwrap();
         plane.restrict_cluster_api().await.unwrap();
         plane.start_controller_manager().await.unwrap();
         let namespace = json!({

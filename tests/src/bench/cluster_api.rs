@@ -97,9 +97,7 @@ impl Bench {
         };
         let plane = ControlPlane::start(CLUSTER, options).await?;
         install_definitions(&plane, Versions::OnlyV1Beta2).await?;
-        for crd in fipd_crds::all() {
-            plane.install_crds(&fipd_crds::yaml(&crd)?).await?;
-        }
+        plane.install_fipd_crds().await?;
         let namespace =
             json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE } });
         plane.apply(&namespace.to_string()).await?;

@@ -59,9 +59,7 @@ pub async fn run() -> Result<Vec<Figure>> {
 impl Bench {
     async fn start() -> Result<Self> {
         let site = Site::start(&SiteOptions::of(&["harvester", "guest"])).await?;
-        for crd in fipd_crds::all() {
-            site.rancher.install_crds(&fipd_crds::yaml(&crd)?).await?;
-        }
+        site.rancher.install_fipd_crds().await?;
         let labels = json!({ "provider.cattle.io": "harvester", "rancher-fip": null });
         site.label_cluster("harvester", labels).await?;
         let client = site.rancher.client().await?;

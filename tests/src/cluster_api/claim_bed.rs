@@ -189,9 +189,7 @@ impl ClaimBed {
 impl ControlPlane {
     /// fipd's definitions, its rights, and the garbage collector, which takes the claims of Clusters that are gone.
     pub async fn give_cluster_api_to_fipd(&mut self) -> Result<()> {
-        for crd in fipd_crds::all() {
-            self.install_crds(&fipd_crds::yaml(&crd)?).await?;
-        }
+        self.install_fipd_crds().await?;
         self.restrict_cluster_api().await?;
         self.start_controller_manager().await
     }

@@ -20,7 +20,6 @@ use super::directory::TestDirectory;
 use super::etcd::Etcd;
 use super::fault_proxy::FaultProxy;
 use super::kubeconfig::kubeconfig;
-use super::manifests;
 use super::ports::free_port;
 use crate::process::Process;
 use crate::toolchain::Component;
@@ -265,18 +264,6 @@ impl ControlPlane {
     /// A client of one of the users without rights.
     pub async fn client_of(&self, user: &str) -> Result<Client> {
         client_of(&self.kubeconfig_of(user)).await
-    }
-
-    /// Applies all objects of a YAML text as administrator.
-    pub async fn apply(&self, yaml: &str) -> Result<()> {
-        manifests::apply_yaml(&self.client().await?, yaml)
-            .await
-            .map(drop)
-    }
-
-    /// Applies CRDs and waits until they are served.
-    pub async fn install_crds(&self, yaml: &str) -> Result<()> {
-        manifests::install_crds(&self.client().await?, yaml).await
     }
 
     /// A proxy in front of this API server, passing everything until told otherwise.

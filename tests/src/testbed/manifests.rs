@@ -9,10 +9,33 @@ use kube::core::GroupVersionKind;
 use kube::discovery::Scope;
 use kube::{Client, ResourceExt};
 
+use super::control_plane::ControlPlane;
 use crate::wait::wait_until;
 
 const FIELD_MANAGER: &str = "fipd-testbed";
 const SERVED_WITHIN: Duration = Duration::from_secs(30);
+
+impl ControlPlane {
+    /// Applies all objects of a YAML text as administrator.
+    pub async fn apply(&self, yaml: &str) -> Result<()> {
+        apply_yaml(&self.client().await?, yaml).await.map(drop)
+    }
+
+    /// Applies CRDs and waits until they are served.
+    pub async fn install_crds(&self, yaml: &str) -> Result<()> {
+        install_crds(&self.client().await?, yaml).await
+    }
+
+    /// The same with CRDs that are parsed.
+    pub async fn install_definitions(&self, crds: &[CustomResourceDefinition]) -> Result<()> {
+        install_definitions(&self.client().await?, crds).await
+    }
+
+    /// The same with all CRDs of fipd.
+    pub async fn install_fipd_crds(&self) -> Result<()> {
+        self.install_definitions(&fipd_crds::all()).await
+    }
+}
 
 /// The documents of a YAML text; empty ones are left out.
 pub fn documents(yaml: &str) -> Result<Vec<serde_json::Value>> {
@@ -58,25 +81,29 @@ pub async fn apply_yaml(client: &Client, yaml: &str) -> Result<Vec<DynamicObject
     Ok(applied)
 }
 
-/// Applies CRDs and waits until each version of each of them can be listed.
+/// The same as [`install_definitions`] of a YAML text.
 pub async fn install_crds(client: &Client, yaml: &str) -> Result<()> {
-    let api: Api<CustomResourceDefinition> = Api::all(client.clone());
-    let mut installed = Vec::new();
-    for document in documents(yaml)? {
-        let crd: CustomResourceDefinition =
-            serde_json::from_value(document).context("a CustomResourceDefinition")?;
-        let patch = PatchParams::apply(FIELD_MANAGER).force();
-        let done = api
-            .patch(&crd.name_any(), &patch, &Patch::Apply(&crd))
-            .await;
-        installed.push(done.with_context(|| format!("apply CRD {}", crd.name_any()))?);
-    }
-    if installed.is_empty() {
+    let crds = documents(yaml)?
+        .into_iter()
+        .map(|document| serde_json::from_value(document).context("a CustomResourceDefinition"));
+    let crds = crds.collect::<Result<Vec<CustomResourceDefinition>>>()?;
+    if crds.is_empty() {
         bail!("no CRD in the given YAML");
     }
-    for crd in installed {
+    install_definitions(client, &crds).await
+}
+
+/// Applies all CRDs, then waits until each version of each of them can be listed.
+pub async fn install_definitions(client: &Client, crds: &[CustomResourceDefinition]) -> Result<()> {
+    let api: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let patch = PatchParams::apply(FIELD_MANAGER).force();
+    for crd in crds {
+        let done = api.patch(&crd.name_any(), &patch, &Patch::Apply(crd)).await;
+        done.with_context(|| format!("apply CRD {}", crd.name_any()))?;
+    }
+    for crd in crds {
         for version in crd.spec.versions.iter().filter(|version| version.served) {
-            wait_listable(client, &crd, &version.name).await?;
+            wait_listable(client, crd, &version.name).await?;
         }
     }
     Ok(())

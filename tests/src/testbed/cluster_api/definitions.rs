@@ -1,6 +1,7 @@
 //! The CRDs of core, from the sources of its release.
 
 use std::fs;
+use std::sync::OnceLock;
 
 use anyhow::{Context, Result};
 use k8s_openapi::ByteString;
@@ -29,9 +30,14 @@ pub enum Versions {
     OnlyV1Beta2,
 }
 
-/// The CRDs of core as the sources have them: without conversion, which the release adds by kustomize.
+/// The CRDs of core as the sources have them: without conversion, which the release adds by kustomize. Read once per process.
 pub fn definitions() -> Result<Vec<CustomResourceDefinition>> {
-    definitions_in("core/config/crd/bases")
+    static READ: OnceLock<Vec<CustomResourceDefinition>> = OnceLock::new();
+    if let Some(all) = READ.get() {
+        return Ok(all.clone());
+    }
+    let all = definitions_in("core/config/crd/bases")?;
+    Ok(READ.get_or_init(|| all).clone())
 }
 
 /// The CRDs in a folder of the sources.
@@ -65,11 +71,7 @@ pub async fn install_definitions(plane: &ControlPlane, versions: Versions) -> Re
             Versions::OnlyV1Beta2 => keep_only(definition, &["v1beta2"])?,
         }
     }
-    let mut yaml = String::new();
-    for definition in &all {
-        yaml.push_str(&format!("---\n{}\n", serde_json::to_string(definition)?));
-    }
-    plane.install_crds(&yaml).await
+    plane.install_definitions(&all).await
 }
 
 /// Installs the CRDs that the packaged examples name: those of kubeadm from the sources, for RKE2 and Proxmox stand-ins that
