@@ -15,6 +15,7 @@ use super::directory::TestDirectory;
 use super::ports::free_port;
 use crate::process::{Process, spawn_bound};
 use crate::toolchain::Component;
+use crate::toolchain::go::GARBAGE;
 use crate::wait::wait_until;
 
 const LISTENS_WITHIN: Duration = Duration::from_secs(30);
@@ -36,6 +37,7 @@ impl HelmCli {
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.binary);
         command.args(arguments).env("HOME", &self.home);
+        command.env(GARBAGE.0, GARBAGE.1);
         for (name, directory) in [("CACHE", "cache"), ("CONFIG", "config"), ("DATA", "data")] {
             command.env(format!("HELM_{name}_HOME"), self.home.join(directory));
         }

@@ -23,6 +23,7 @@ use super::kubeconfig::kubeconfig;
 use super::ports::free_port;
 use crate::process::Process;
 use crate::toolchain::Component;
+use crate::toolchain::go::GARBAGE;
 use crate::wait::wait_until;
 
 /// A user every API server knows who has no rights until a test's RBAC objects give it some.
@@ -36,8 +37,6 @@ const SERVICE_PORT: u16 = 443;
 const ADMIN_USER: &str = "admin";
 const READY_WITHIN: Duration = Duration::from_secs(120);
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
-/// Collects garbage at five times what is in use, not at two: a start takes a quarter less of the processor, and 100 MB more.
-const GARBAGE: (&str, &str) = ("GOGC", "400");
 
 /// The controllers a test can need; those that need nodes or a cloud stay off.
 const CONTROLLERS: &str = "--controllers=namespace-controller,garbage-collector-controller,serviceaccount-controller,\
@@ -424,6 +423,7 @@ impl ControlPlane {
         let binary = tokio::task::spawn_blocking(|| Component::KubeScheduler.path()).await??;
         let mut command = Command::new(binary);
         command
+            .env(GARBAGE.0, GARBAGE.1)
             .arg(format!("--kubeconfig={}", self.kubeconfig_path().display()))
             .args(["--leader-elect=false", "--secure-port=0"])
             .args(["--kube-api-qps=1000", "--kube-api-burst=1000"]);

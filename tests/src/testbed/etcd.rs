@@ -12,6 +12,7 @@ use super::http::{Method, call_tcp, get_tcp};
 use super::ports::free_port;
 use crate::process::Process;
 use crate::toolchain::Component;
+use crate::toolchain::go::GARBAGE;
 use crate::wait::wait_until;
 
 const READY_WITHIN: Duration = Duration::from_secs(60);
@@ -31,6 +32,7 @@ impl Etcd {
         let client = format!("http://127.0.0.1:{port}");
         let mut command = Command::new(binary);
         command
+            .env(GARBAGE.0, GARBAGE.1)
             .args([
                 "--name=testbed",
                 "--unsafe-no-fsync",

@@ -17,6 +17,7 @@ use super::ports::free_port;
 use crate::process::Process;
 use crate::say::progress;
 use crate::toolchain::Component;
+use crate::toolchain::go::GARBAGE;
 
 const NAMESPACE: &str = "kube-system";
 /// On the pods of its Jobs.
@@ -49,6 +50,7 @@ impl HelmController {
         let directory = TestDirectory::new()?;
         let mut command = Command::new(binary);
         command
+            .env(GARBAGE.0, GARBAGE.1)
             .arg(format!(
                 "--kubeconfig={}",
                 plane.kubeconfig_path().display()

@@ -11,6 +11,7 @@ use super::control_plane::ControlPlane;
 use super::directory::TestDirectory;
 use crate::process::Process;
 use crate::toolchain::Component;
+use crate::toolchain::go::GARBAGE;
 
 /// The real kwok on one cluster. Dropping it ends it.
 pub struct Kwok {
@@ -38,6 +39,7 @@ impl Kwok {
         std::fs::write(&stages, include_str!("kwok.yaml"))?;
         let mut command = Command::new(binary);
         command
+            .env(GARBAGE.0, GARBAGE.1)
             .arg(format!(
                 "--kubeconfig={}",
                 plane.kubeconfig_path().display()

@@ -10,6 +10,10 @@ use super::{cache_dir, cached, run_logged};
 use crate::say::progress;
 use crate::versions;
 
+/// For what the testbed starts: collects garbage at five times what is in use, not at two. A start of kube-apiserver takes a quarter
+/// less of the processor, and 100 MB more.
+pub const GARBAGE: (&str, &str) = ("GOGC", "400");
+
 const CLUSTER_API: &str = "sigs.k8s.io/cluster-api";
 const CNI_PLUGINS: &str = "github.com/containernetworking/plugins/plugins";
 

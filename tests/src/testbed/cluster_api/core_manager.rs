@@ -20,6 +20,7 @@ use crate::testbed::http::get_tcp;
 use crate::testbed::manifests;
 use crate::testbed::ports::free_port;
 use crate::toolchain::Component;
+use crate::toolchain::go::GARBAGE;
 use crate::toolchain::go::cluster_api_sources;
 use crate::wait::wait_until;
 
@@ -106,6 +107,7 @@ impl CoreManager {
     fn command(&self, binary: &Path, kubeconfig: &Path) -> Command {
         let mut command = Command::new(binary);
         command
+            .env(GARBAGE.0, GARBAGE.1)
             .arg(format!("--kubeconfig={}", kubeconfig.display()))
             .args([FEATURES, "--leader-elect=false", "--insecure-diagnostics"])
             .arg(format!("--webhook-port={}", self.webhook))
