@@ -23,9 +23,11 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// midway. All get an address, none has another's, and none is lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn g1_3_6_a_thousand_pods_fill_a_subnet_of_a_thousand_three_times() {
-    let options = ControlPlaneOptions::default();
-    let mut cluster = PodCluster::with(NAMESPACE, options).await.unwrap();
-    cluster.0.start_scheduler().await.unwrap();
+    let options = ControlPlaneOptions {
+        scheduler: true,
+        ..ControlPlaneOptions::default()
+    };
+    let cluster = PodCluster::with(NAMESPACE, options).await.unwrap();
     let nodes = ["node-1", "node-2"];
     let _kwok = Kwok::start(&cluster.0, &nodes).await.unwrap();
     cluster.make_namespace(NAMESPACE).await.unwrap();

@@ -38,6 +38,14 @@ const ADMIN_USER: &str = "admin";
 const READY_WITHIN: Duration = Duration::from_secs(120);
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
 
+/// Only nodes and a scheduler need these kinds. For each, a start makes storage, a cache and documentation.
+const UNSERVED: [&str; 2] = [
+    "--runtime-config=autoscaling/v1=false,autoscaling/v2=false,certificates.k8s.io/v1=false,node.k8s.io/v1=false,policy/v1=false,\
+     flowcontrol.apiserver.k8s.io/v1=false,resource.k8s.io/v1=false,storage.k8s.io/v1=false",
+    // The server would wait for what these plugins want to know.
+    "--disable-admission-plugins=DefaultStorageClass,PersistentVolumeClaimResize,RuntimeClass",
+];
+
 /// The controllers a test can need; those that need nodes or a cloud stay off.
 const CONTROLLERS: &str = "--controllers=namespace-controller,garbage-collector-controller,serviceaccount-controller,\
      serviceaccount-token-controller,endpoints-controller,endpointslice-controller,deployment-controller,\
@@ -86,6 +94,8 @@ pub struct ControlPlaneOptions {
     pub controller_manager: bool,
     /// Service addresses, IPv4 and IPv6, so that Services can be dual-stack.
     pub service_cidr: String,
+    /// Run a kube-scheduler.
+    pub scheduler: bool,
     /// Have a scheduler and be reached by nodes, at [`SERVICE_ADDRESS`], which this host is given: only in a network namespace
     /// of the test's own ([`crate::namespace`]). With `controller_manager`.
     pub nodes: bool,
@@ -100,6 +110,7 @@ impl Default for ControlPlaneOptions {
         Self {
             controller_manager: false,
             service_cidr: "10.96.0.0/16,fd00:96::/108".to_string(),
+            scheduler: false,
             nodes: false,
             users: Vec::new(),
             audit_log: false,
@@ -179,7 +190,7 @@ impl ControlPlane {
         if plane.options.controller_manager {
             plane.start_controller_manager().await?;
         }
-        if plane.options.nodes {
+        if plane.options.nodes || plane.options.scheduler {
             plane.start_scheduler().await?;
         }
         Ok(plane)
@@ -368,6 +379,9 @@ impl ControlPlane {
         if self.options.audit_log {
             command.args(audit_log::arguments(&self.directory));
         }
+        if !self.options.nodes && !self.options.scheduler {
+            command.args(UNSERVED);
+        }
         command
     }
 
@@ -418,8 +432,8 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// Starts a kube-scheduler, where the options did not ask for one. Whether it works is seen by the first pod.
-    pub async fn start_scheduler(&mut self) -> Result<()> {
+    /// Starts a kube-scheduler. Whether it works is seen by the first pod.
+    async fn start_scheduler(&mut self) -> Result<()> {
         let binary = tokio::task::spawn_blocking(|| Component::KubeScheduler.path()).await??;
         let mut command = Command::new(binary);
         command
