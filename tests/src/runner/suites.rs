@@ -16,13 +16,14 @@ const OWN_PACKAGE: &str = "fipd-tests";
 const KILL_ROUNDS: [(&str, &str); 1] = [("FIPD_KILL_ROUNDS", "20")];
 
 /// Files of `tests/e2e` that take longest, after [`Suite::Unit`]; they begin first, so that none of them is left alone at the end.
-const LONG: [&str; 9] = [
+const LONG: [&str; 10] = [
     "browser",
     "package",
     "flat_network",
     "kube_fip_guests",
     "kill",
     "helm",
+    "kube_fip",
     "proof",
     "capi_vip",
     "ip_rule",
