@@ -1422,7 +1422,7 @@ fn cases() -> u32 {
     std::env::var("PROPTEST_CASES")
         .ok()
         .and_then(|text| text.parse().ok())
-        .unwrap_or(2_500)
+        .unwrap_or(1_000)
 }
 
 /// Uses of 10.0.0.0/28 and its parts, which somebody had before all of them.
