@@ -37,7 +37,9 @@ struct Rancher {
 impl Rancher {
     /// With the pool `net` from .10 to .20, of which `p-1` may have two.
     async fn start(webhook: &str) -> Self {
-        let mut scenario = Scenario::prepare(&SiteOptions::of(&[])).await.unwrap();
+        let mut scenario = Scenario::prepare(&SiteOptions::of(&[]).kept())
+            .await
+            .unwrap();
         let plane = &scenario.site.rancher;
         plane.apply(ROLE).await.unwrap();
         plane

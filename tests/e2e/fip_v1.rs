@@ -69,7 +69,9 @@ fn objects() -> Vec<Value> {
 impl Rancher {
     /// With the rights of the manifest alone.
     async fn start(extra: &str) -> Self {
-        let mut scenario = Scenario::prepare(&SiteOptions::of(&[])).await.unwrap();
+        let mut scenario = Scenario::prepare(&SiteOptions::of(&[]).kept())
+            .await
+            .unwrap();
         let plane = &scenario.site.rancher;
         let texts = objects()
             .iter()

@@ -28,7 +28,9 @@ struct Rancher {
 
 impl Rancher {
     async fn start() -> Self {
-        let scenario = Scenario::start(&SiteOptions::of(&["a"])).await.unwrap();
+        let scenario = Scenario::start(&SiteOptions::of(&["a"]).kept())
+            .await
+            .unwrap();
         let client: Client = scenario.site.rancher.client().await.unwrap();
         let (pools, fips) = (Api::all(client.clone()), Api::namespaced(client, NAMESPACE));
         Self {

@@ -30,7 +30,9 @@ struct Rancher {
 
 impl Rancher {
     async fn start() -> Self {
-        let mut scenario = Scenario::prepare(&SiteOptions::of(&[])).await.unwrap();
+        let mut scenario = Scenario::prepare(&SiteOptions::of(&[]).kept())
+            .await
+            .unwrap();
         let plane = &scenario.site.rancher;
         plane.apply(ROLE).await.unwrap();
         plane
@@ -505,7 +507,9 @@ async fn a_deleted_project_keeps_its_addresses_until_its_quota_goes_too() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn defect_15_a_service_without_a_quota_waits_for_one() {
-    let mut scenario = Scenario::prepare(&SiteOptions::of(&["a"])).await.unwrap();
+    let mut scenario = Scenario::prepare(&SiteOptions::of(&["a"]).kept())
+        .await
+        .unwrap();
     let config = config(&scenario.site, "").replace("quotas = \"optional\"\n", "");
     scenario.fipd.write_config(&config).unwrap();
     scenario.fipd.restart().await.unwrap();

@@ -357,7 +357,7 @@ async fn texts(api: &Api<Service>, name: &str) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_pool_serves_who_waits_longest() {
-    let scenario = Scenario::start(&SiteOptions::of(&["a", "b"]))
+    let scenario = Scenario::start(&SiteOptions::of(&["a", "b"]).kept())
         .await
         .unwrap();
     scenario
@@ -405,7 +405,9 @@ fn dual(name: &str, pool: &str, policy: &str) -> Service {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn defect_32_dual_stack_services_use_partner_pools() {
-    let scenario = Scenario::start(&SiteOptions::of(&["a"])).await.unwrap();
+    let scenario = Scenario::start(&SiteOptions::of(&["a"]).kept())
+        .await
+        .unwrap();
     scenario
         .add_pool("four", "10.60.0.0/24", "10.60.0.10", "10.60.0.20")
         .await

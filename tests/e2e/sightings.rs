@@ -38,7 +38,7 @@ const ROLES: [(&str, &str, &str); 3] = [
 
 /// Two clusters that fipd serves with the rights of the package's roles, and a pool; fipd is not started.
 async fn prepare() -> Scenario {
-    let scenario = Scenario::prepare(&SiteOptions::of(&["a", "b"]))
+    let scenario = Scenario::prepare(&SiteOptions::of(&["a", "b"]).kept())
         .await
         .unwrap();
     scenario

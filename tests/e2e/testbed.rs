@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use fipd_tests::testbed::{
     ANNOUNCER_CRDS, Browser, BrowserOptions, ControlPlane, ControlPlaneOptions, Fault, FaultProxy,
-    RANCHER_CRDS, RESTRICTED_USER, Site, SiteOptions, wait_until,
+    KeptSite, RANCHER_CRDS, RESTRICTED_USER, Site, SiteOptions, wait_until,
 };
 use k8s_openapi::api::core::v1::{Namespace, Secret, Service};
 use kube::api::{
@@ -415,6 +415,53 @@ async fn a_site_looks_like_rancher() {
     assert!(site.cluster("gamma").is_err());
     alpha.plane.install_crds(ANNOUNCER_CRDS).await.unwrap();
     assert!(RANCHER_CRDS.contains("harvesterconfigs.rke-machine-config.cattle.io"));
+}
+
+#[tokio::test]
+async fn a_kept_site_is_as_new_or_another_one() {
+    let options = SiteOptions::of(&["alpha"]).kept();
+    let site = KeptSite::start(&options).await.unwrap();
+    let first = site.rancher.pids();
+    let alpha = site.cluster("alpha").unwrap();
+    alpha.add_namespace("shop").await.unwrap();
+    let client = alpha.plane.client().await.unwrap();
+    let shop: Api<Service> = Api::namespaced(client, "shop");
+    let mut web = service("web");
+    web.metadata.finalizers = Some(vec!["example.com/nobody".to_owned()]);
+    shop.create(&PostParams::default(), &web).await.unwrap();
+    // Nobody answers it.
+    let refuses = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+        "metadata": { "name": "refuses" },
+        "webhooks": [{
+            "name": "refuses.example.com", "admissionReviewVersions": ["v1"], "sideEffects": "None",
+            "clientConfig": { "url": "https://127.0.0.1:1/" },
+            "rules": [{ "apiGroups": [""], "apiVersions": ["v1"], "operations": ["*"], "resources": ["services"] }],
+        }],
+    });
+    alpha.plane.apply(&refuses.to_string()).await.unwrap();
+    drop(site);
+
+    let site = KeptSite::start(&options).await.unwrap();
+    assert_eq!(site.rancher.pids(), first);
+    let client = site.cluster("alpha").unwrap().plane.client().await.unwrap();
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    assert!(namespaces.get_opt("shop").await.unwrap().is_none());
+    let services: Api<Service> = Api::all(client);
+    let all = services.list(&ListParams::default()).await.unwrap();
+    let names: Vec<_> = all.iter().map(ResourceExt::name_any).collect();
+    assert_eq!(names, ["kubernetes"]);
+
+    // What cannot be undone.
+    let local = json!({
+        "apiVersion": "management.cattle.io/v3", "kind": "Cluster",
+        "metadata": { "name": "local" }, "spec": { "displayName": "other" },
+    });
+    site.rancher.apply(&local.to_string()).await.unwrap();
+    drop(site);
+    let site = KeptSite::start(&options).await.unwrap();
+    assert_ne!(site.rancher.pids(), first);
+    assert!(first.iter().all(|pid| !alive(*pid)));
 }
 
 #[tokio::test]

@@ -12,29 +12,29 @@ use kube::api::{Api, ListParams, PostParams};
 use kube::{Client, ResourceExt};
 use serde_json::json;
 
-use crate::testbed::{Fipd, FipdOptions, Site, SiteOptions, wait_until};
+use crate::testbed::{Fipd, FipdOptions, KeptSite, Site, SiteOptions, wait_until};
 
 /// How many requests the creators of [`create_services`] have under way at once, as in the peers' measurements.
 const CREATORS: usize = 16;
 
 /// A Rancher site whose clusters are all named in fipd's config file.
 pub struct Scenario {
-    pub site: Site,
+    // Dropped in this order: fipd ends before another test has its clusters.
     pub fipd: Fipd,
+    pub site: KeptSite,
 }
 
 impl Scenario {
     /// Starts the site, installs fipd's definitions in Rancher, and prepares fipd without starting it.
     pub async fn prepare(options: &SiteOptions) -> Result<Self> {
-        let site = Site::start(options).await?;
-        site.rancher.install_fipd_crds().await?;
+        let site = KeptSite::start(options).await?;
         let mut fipd = Fipd::prepare(FipdOptions::default()).await?;
         write_kubeconfig(&fipd, "rancher", site.rancher_kubeconfig())?;
         for cluster in &site.downstream {
             write_kubeconfig(&fipd, &cluster.display_name, cluster.kubeconfig())?;
         }
         fipd.write_config(&config(&site, ""))?;
-        Ok(Self { site, fipd })
+        Ok(Self { fipd, site })
     }
 
     /// The same with fipd running and ready.

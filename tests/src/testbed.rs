@@ -10,6 +10,7 @@
 
 mod audit_log;
 mod base64;
+mod baseline;
 mod browser;
 mod certificates;
 mod charts;
@@ -25,6 +26,7 @@ mod harvester;
 mod helm_controller;
 mod http;
 mod image;
+mod kept_site;
 mod kubeconfig;
 mod kwok;
 mod machine;
@@ -39,6 +41,7 @@ mod site;
 mod visitor;
 mod vm;
 
+pub use baseline::Baseline;
 pub use browser::{Browser, BrowserOptions};
 pub use certificates::CertificateAuthority;
 pub use charts::{Charts, HelmCli};
@@ -56,6 +59,7 @@ pub use for_all_tests::ForAllTests;
 pub use harvester::HarvesterGuest;
 pub use helm_controller::HelmController;
 pub use http::{Method, Reply, UnixConnection, get_tcp, get_unix};
+pub use kept_site::KeptSite;
 pub use kubeconfig::with_server;
 pub use kwok::Kwok;
 pub use machine::{Machine, SHARED};

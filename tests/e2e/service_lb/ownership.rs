@@ -19,7 +19,7 @@ pub const HOLDER: &str = "fipd.io/holder";
 
 /// A site with one cluster and one pool, fipd prepared and not started.
 pub async fn prepare(settings: &str) -> (Scenario, Api<Service>) {
-    prepare_site(&SiteOptions::of(&["a"]), settings).await
+    prepare_site(&SiteOptions::of(&["a"]).kept(), settings).await
 }
 
 pub async fn prepare_site(options: &SiteOptions, settings: &str) -> (Scenario, Api<Service>) {

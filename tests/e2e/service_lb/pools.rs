@@ -26,7 +26,9 @@ fn static_ip(address: Value) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_default_pool_is_the_marked_one_or_that_of_the_config() {
-    let mut scenario = Scenario::start(&SiteOptions::of(&["a"])).await.unwrap();
+    let mut scenario = Scenario::start(&SiteOptions::of(&["a"]).kept())
+        .await
+        .unwrap();
     let a = project(&scenario, "a").await;
     let pools: Api<FloatingIPPool> = Api::all(scenario.site.rancher.client().await.unwrap());
     let change = |name: &'static str, change: Value| {
@@ -63,7 +65,7 @@ async fn the_default_pool_is_the_marked_one_or_that_of_the_config() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn neither_a_conflict_nor_a_bad_annotation_moves_an_address() {
-    let mut scenario = Scenario::prepare(&SiteOptions::of(&["a", "b"]))
+    let mut scenario = Scenario::prepare(&SiteOptions::of(&["a", "b"]).kept())
         .await
         .unwrap();
     scenario
@@ -128,7 +130,9 @@ async fn comes_back(api: &Api<Service>, name: &str, address: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_service_is_served_on_while_its_wish_cannot_be_met() {
-    let mut scenario = Scenario::start(&SiteOptions::of(&["a"])).await.unwrap();
+    let mut scenario = Scenario::start(&SiteOptions::of(&["a"]).kept())
+        .await
+        .unwrap();
     let pool = ["net", "10.60.0.0/24", "10.60.0.10", "10.60.0.20"];
     let add = async |scenario: &Scenario| {
         let [name, subnet, start, end] = pool;

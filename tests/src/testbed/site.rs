@@ -24,7 +24,7 @@ pub const ANNOUNCER_CRDS: &str = include_str!("../../crds/announcers.yaml");
 pub(super) const FLEET: &str = "fleet-default";
 
 /// What a site consists of.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SiteOptions {
     /// Display names of the downstream clusters.
     pub downstream: Vec<String>,
@@ -32,6 +32,8 @@ pub struct SiteOptions {
     pub controller_manager: bool,
     /// Put a fault proxy in front of every API server; all kubeconfigs the site gives away go through them.
     pub proxied: bool,
+    /// Let a later test of the process have the site: see [`super::KeptSite`]. Neither with controller managers nor with proxies.
+    pub kept: bool,
 }
 
 impl SiteOptions {
@@ -42,7 +44,13 @@ impl SiteOptions {
             downstream,
             controller_manager: false,
             proxied: false,
+            kept: false,
         }
+    }
+
+    /// The same for one test after another.
+    pub fn kept(self) -> Self {
+        Self { kept: true, ..self }
     }
 }
 
