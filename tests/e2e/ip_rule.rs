@@ -23,8 +23,10 @@ use fipd::system::{HostMeans, Means, Shared};
 use fipd::systems::Runner;
 use fipd_core::Timestamp;
 use fipd_crds::ip_rule::{IPRule, IPRuleConfig};
+use fipd_tests::say::progress;
 use fipd_tests::testbed::{
-    ControlPlane, ControlPlaneOptions, RESTRICTED_USER, wait_object, wait_until,
+    Baseline, ControlPlane, ControlPlaneOptions, ForAllTests, RESTRICTED_USER, wait_object,
+    wait_until,
 };
 use k8s_openapi::api::core::v1::{Node, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -34,7 +36,7 @@ use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tokio::sync::watch;
+use tokio::sync::{MappedMutexGuard, watch};
 use tokio_util::sync::CancellationToken;
 
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -54,6 +56,14 @@ mod lifecycle;
 #[path = "ip_rule/mapping.rs"]
 mod mapping;
 
+static GROUND: ForAllTests<Ground> = ForAllTests::new();
+
+/// An API server with the definitions and rights of the system, and the garbage collector.
+struct Ground {
+    plane: ControlPlane,
+    before: Baseline,
+}
+
 /// One fipd with its rule board.
 struct Host {
     _dir: tempfile::TempDir,
@@ -66,14 +76,15 @@ struct Host {
 }
 
 struct Bench {
-    plane: ControlPlane,
+    // Dropped in this order: they end before another test has the server.
+    /// By the name of its Node; the first one decides.
+    hosts: BTreeMap<&'static str, Host>,
     client: Client,
     rules: Api<IPRule>,
     configs: Api<IPRuleConfig>,
     services: Api<Service>,
     nodes: Api<Node>,
-    /// By the name of its Node; the first one decides.
-    hosts: BTreeMap<&'static str, Host>,
+    plane: MappedMutexGuard<'static, ControlPlane>,
 }
 
 impl Host {
@@ -213,6 +224,29 @@ fn node_binding() -> String {
     .to_string()
 }
 
+impl Ground {
+    async fn start() -> anyhow::Result<Self> {
+        let options = ControlPlaneOptions {
+            controller_manager: true,
+            users: vec![NODE_USER.to_owned()],
+            ..ControlPlaneOptions::default()
+        };
+        let plane = ControlPlane::start("c", options).await?;
+        plane.install_crds(&definitions()).await?;
+        let namespace =
+            json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": LEASES_IN } });
+        let binding = node_binding();
+        let objects = format!("{ROLES}\n---\n{namespace}\n---\n{binding}");
+        plane.apply(&objects).await?;
+        plane.bind_role("fipd-ip-rule", None).await?;
+        let lease = plane.bind_role("fipd-ip-rule-lease", Some(LEASES_IN));
+        lease.await?;
+        plane.bind_role("fipd-ip-rule-node", None).await?;
+        let before = plane.baseline().await?;
+        Ok(Self { plane, before })
+    }
+}
+
 impl Bench {
     /// With a fipd on each of these nodes; that of the first decides.
     async fn start(nodes: &[&'static str]) -> Self {
@@ -220,28 +254,13 @@ impl Bench {
     }
 
     async fn start_with(nodes: &[&'static str], settings: &str) -> Self {
-        let options = ControlPlaneOptions {
-            controller_manager: true,
-            users: vec![NODE_USER.to_owned()],
-            ..ControlPlaneOptions::default()
-        };
-        let plane = ControlPlane::start("c", options).await.unwrap();
-        plane.install_crds(&definitions()).await.unwrap();
-        let namespace =
-            json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": LEASES_IN } });
-        plane
-            .apply(&format!(
-                "{ROLES}\n---\n{namespace}\n---\n{}",
-                node_binding()
-            ))
-            .await
-            .unwrap();
-        plane.bind_role("fipd-ip-rule", None).await.unwrap();
-        plane
-            .bind_role("fipd-ip-rule-lease", Some(LEASES_IN))
-            .await
-            .unwrap();
-        plane.bind_role("fipd-ip-rule-node", None).await.unwrap();
+        let mut ground = GROUND.take(Ground::start).await.unwrap();
+        let back = ground.plane.return_to(&ground.before).await;
+        if let Err(error) = back {
+            progress(format_args!("the servers are started anew: {error:#}"));
+            *ground = Ground::start().await.unwrap();
+        }
+        let plane = MappedMutexGuard::map(ground, |ground| &mut ground.plane);
         let client = plane.client().await.unwrap();
         let mut bench = Self {
             rules: Api::all(client.clone()),
