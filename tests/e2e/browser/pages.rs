@@ -17,11 +17,20 @@ use super::{ALLOCATE, daemon, initial_admin, no_complaints, sign_in, try_passwor
 
 /// What follows a look has a wide window.
 const WIDTHS: [u32; 2] = [360, 1440];
-const COLOURS: [&str; 2] = ["light", "dark"];
-/// WCAG 2.2 AA and what it is built on. The answer is what is wrong, one line each.
+/// Colours, and the rules for a page in them: WCAG 2.2 AA and what it is built on, then what of these is about colours.
+const COLOURS: [(&str, &str); 2] = [
+    (
+        "light",
+        "{ type: 'tag', values: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22a', 'wcag22aa'] }",
+    ),
+    (
+        "dark",
+        "{ type: 'rule', values: ['color-contrast', 'link-in-text-block'] }",
+    ),
+];
+/// The answer is what is wrong, one line each.
 const CHECK: &str = "
-    const tags = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22a', 'wcag22aa'];
-    return axe.run(document, { runOnly: { type: 'tag', values: tags }, resultTypes: ['violations'] })
+    return axe.run(document, { runOnly: rules, resultTypes: ['violations'] })
         .then(found => found.violations.flatMap(rule => rule.nodes.map(
             node => rule.id + ': ' + node.target.join(' ') + ': ' + node.failureSummary)))";
 
@@ -237,9 +246,10 @@ async fn site() -> Fipd {
 pub(super) async fn look(browser: &Browser, name: &str, wrong: &mut Vec<String>) {
     for width in WIDTHS {
         browser.narrow(width).await.unwrap();
-        for colours in COLOURS {
+        for (colours, rules) in COLOURS {
             browser.colours(colours).await.unwrap();
-            let found = browser.script(CHECK).await.unwrap();
+            let check = format!("const rules = {rules};{CHECK}");
+            let found = browser.script(&check).await.unwrap();
             let found = found.as_array().unwrap().iter().filter_map(Value::as_str);
             wrong.extend(found.map(|what| format!("{name} {width} {colours}: {what}")));
             let fits = "return document.documentElement.scrollWidth <= window.innerWidth";
