@@ -1,6 +1,6 @@
 //! The web UI as people see it: the real daemon over TLS, a real browser, with and without scripts, light and dark.
 //!
-//! Pictures are kept in `target/screenshots`.
+//! Pictures of pages with something wrong are kept in `target/screenshots`, of all pages with `FIPD_PICTURES=1`.
 
 #![expect(clippy::unwrap_used, reason = "in a test a panic is the verdict")]
 

@@ -242,12 +242,14 @@ async fn site() -> Fipd {
     fipd
 }
 
-/// Axe on the open page, and whether it fits; a picture of it is kept.
+/// Axe on the open page, and whether it fits. A picture is kept where something is wrong, of all pages with `FIPD_PICTURES`.
 pub(super) async fn look(browser: &Browser, name: &str, wrong: &mut Vec<String>) {
+    let all = std::env::var_os("FIPD_PICTURES").is_some();
     for width in WIDTHS {
         browser.narrow(width).await.unwrap();
         for (colours, rules) in COLOURS {
             browser.colours(colours).await.unwrap();
+            let before = wrong.len();
             let check = format!("const rules = {rules};{CHECK}");
             let found = browser.script(&check).await.unwrap();
             let found = found.as_array().unwrap().iter().filter_map(Value::as_str);
@@ -256,10 +258,10 @@ pub(super) async fn look(browser: &Browser, name: &str, wrong: &mut Vec<String>)
             if browser.script(fits).await.unwrap() != true {
                 wrong.push(format!("{name} is wider than {width} pixels"));
             }
-            browser
-                .screenshot(&format!("{name}-{width}-{colours}"))
-                .await
-                .unwrap();
+            if all || wrong.len() > before {
+                let picture = format!("{name}-{width}-{colours}");
+                browser.screenshot(&picture).await.unwrap();
+            }
         }
     }
 }
