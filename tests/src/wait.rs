@@ -12,6 +12,10 @@ use serde_json::{Value, json};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
+/// Between looks after a long wait: many start a program.
+const LONGEST_LATER: Duration = Duration::from_secs(1);
+/// A look is late by no more than this part of the wait before it.
+const LATE: u32 = 25;
 /// A look that takes longer hangs: another one, on another connection, may not.
 const LONGEST_LOOK: Duration = Duration::from_secs(15);
 
@@ -87,7 +91,8 @@ where
             bail!("{what}: not so within {deadline:?}; last seen: {last}");
         }
         tokio::time::sleep(pause.min(deadline.saturating_sub(start.elapsed()))).await;
-        pause = (pause * 2).min(LONGEST_PAUSE);
+        let longest = (start.elapsed() / LATE).clamp(LONGEST_PAUSE, LONGEST_LATER);
+        pause = (pause * 2).min(longest);
     }
 }
 
