@@ -6,13 +6,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use fipd_crds::fipd_io::AddressClaim;
+use fipd_tests::say::progress;
 use fipd_tests::testbed::{
-    ControlPlane, ControlPlaneOptions, Fault, FaultProxy, Fipd, FipdOptions, RESTRICTED_USER,
-    wait_object, wait_until,
+    Baseline, ControlPlane, ControlPlaneOptions, Fault, FaultProxy, Fipd, FipdOptions, ForAllTests,
+    RESTRICTED_USER, wait_object, wait_until,
 };
 use futures::{StreamExt, stream};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
+use tokio::sync::MappedMutexGuard;
 
 const DEADLINE: Duration = Duration::from_secs(60);
 const ROLE: &str = include_str!("../../packaging/rbac/claims.yaml");
@@ -22,11 +24,20 @@ mod pools;
 #[path = "claims/sources.rs"]
 mod sources;
 
-/// Clusters with two namespaces each, and fipd, which has no more rights in them than the role gives.
-struct Bench {
+static GROUND: ForAllTests<Ground> = ForAllTests::new();
+
+/// The clusters `a` and `b` with two namespaces each, and what they had when they were new.
+struct Ground {
     planes: BTreeMap<String, ControlPlane>,
+    before: Vec<Baseline>,
+}
+
+/// Some of them are served by fipd, which has no more rights in them than the role gives.
+struct Bench {
+    // Dropped in this order: fipd ends before another test has the clusters.
     fipd: Fipd,
     config: String,
+    planes: MappedMutexGuard<'static, BTreeMap<String, ControlPlane>>,
 }
 
 fn definitions() -> String {
@@ -58,33 +69,55 @@ fn rights() -> String {
     .join("\n---\n")
 }
 
+impl Ground {
+    async fn start() -> anyhow::Result<Self> {
+        let options = ControlPlaneOptions::default();
+        let all = ControlPlane::start_many(&["a", "b"], &options).await?;
+        let (mut planes, mut before) = (BTreeMap::new(), Vec::new());
+        for plane in all {
+            plane.install_crds(&definitions()).await?;
+            plane.apply(&rights()).await?;
+            before.push(plane.baseline().await?);
+            planes.insert(plane.name().to_owned(), plane);
+        }
+        Ok(Self { planes, before })
+    }
+
+    async fn clean(&self) -> anyhow::Result<()> {
+        for (plane, before) in self.planes.values().zip(&self.before) {
+            plane.return_to(before).await?;
+        }
+        Ok(())
+    }
+}
+
 impl Bench {
     async fn start(names: &[&str], settings: &str) -> Self {
-        let options = ControlPlaneOptions::default();
-        let planes = ControlPlane::start_many(names, &options).await.unwrap();
+        let mut ground = GROUND.take(Ground::start).await.unwrap();
+        let cleaned = ground.clean().await;
+        if let Err(error) = cleaned {
+            progress(format_args!("the servers are started anew: {error:#}"));
+            *ground = Ground::start().await.unwrap();
+        }
+        let planes = MappedMutexGuard::map(ground, |ground| &mut ground.planes);
         let mut fipd = Fipd::prepare(FipdOptions::default()).await.unwrap();
         let mut config = String::new();
-        let mut by_name = BTreeMap::new();
-        for plane in planes {
-            let name = plane.name().to_owned();
-            plane.install_crds(&definitions()).await.unwrap();
-            plane.apply(&rights()).await.unwrap();
-            let kubeconfig = plane.kubeconfig_of(RESTRICTED_USER);
+        for name in names {
+            let kubeconfig = planes[*name].kubeconfig_of(RESTRICTED_USER);
             fipd.write_file(&format!("{name}.kubeconfig"), &kubeconfig)
                 .unwrap();
             config.push_str(&format!(
                 "[[cluster]]\nname = \"{name}\"\nkubeconfig = \"{name}.kubeconfig\"\nsystems = [\"claims\"]\n\
                  [cluster.claims]\n{settings}\n"
             ));
-            by_name.insert(name, plane);
         }
         fipd.write_config(&config).unwrap();
         fipd.restart().await.unwrap();
         fipd.wait_ready(DEADLINE).await.unwrap();
         Self {
-            planes: by_name,
             fipd,
             config,
+            planes,
         }
     }
 
