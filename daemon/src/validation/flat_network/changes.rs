@@ -38,6 +38,14 @@ pub fn check_fixed(before: &FlatSubnet, after: &FlatSubnet, user: &str) -> Resul
     })
 }
 
+/// The VLAN may not be so: nobody knows what it was, and addresses of the subnet's pool are in use in this network.
+pub fn left_in(network: &str, after: &FlatSubnet) -> Wrong {
+    let allowed = format!(
+        "addresses of a subnet of this name are in use in network {network}; write the VLAN of that network, delete the pods that use them, make a subnet of another name, or take the pool along with `fipd pool move-network`"
+    );
+    Wrong::new(VLAN, &after.vlan.to_string(), allowed)
+}
+
 /// The addresses that the subnet would not give any more.
 pub fn lost(before: &FlatSubnet, after: &FlatSubnet) -> Vec<Span> {
     spans::minus(&before.given(), &after.given())

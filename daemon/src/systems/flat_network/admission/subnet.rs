@@ -12,6 +12,7 @@ use crate::{
         spec,
     },
     controller::pool_source::may_follow,
+    systems::flat_network::subnet::left_behind,
     validation::{
         Wrong,
         flat_network::{
@@ -41,6 +42,8 @@ struct SubnetUse {
     pool: Option<PoolId>,
     /// Its pool goes where the VLAN leads, as nobody chose its network and nothing of it is in use.
     follows: bool,
+    /// Why it may not be on its VLAN.
+    left: Option<Wrong>,
     /// One that has an address of it.
     user: Option<Identity>,
     /// Addresses in use that it would not give any more.
@@ -83,9 +86,12 @@ impl SubnetWrite {
         let before = before.as_deref();
         let lost = before.map(|before| changes::lost(before, after));
         let lost = lost.unwrap_or_default();
-        let used = book.look(|ledger| SubnetUse::of(ledger, facts, &self.name, &lost));
+        let used = book.look(|ledger| SubnetUse::of(ledger, facts, self, &lost));
         if let (Some(before), Some(user)) = (before, &used.user) {
             changes::check_fixed(before, after, &holder_text(user, facts)).map_err(for_now)?;
+        }
+        if let Some(left) = used.left.as_ref().filter(|_| before.is_none()) {
+            return Err(for_now(left.clone()));
         }
         changes::check_outside(&used.outside).map_err(for_now)?;
         let had = before.map(FlatSubnet::given).unwrap_or_default();
@@ -145,26 +151,30 @@ pub fn object_of(facts: &dyn FlatFacts, name: &str) -> String {
 }
 
 impl SubnetUse {
-    fn of(ledger: &Ledger, facts: &dyn FlatFacts, name: &str, lost: &[Span]) -> Self {
+    fn of(ledger: &Ledger, facts: &dyn FlatFacts, write: &SubnetWrite, lost: &[Span]) -> Self {
         let system = System::flat_network();
-        let pool = ledger.mirror(&system, facts.id(), &object_of(facts, name));
+        let pool = ledger.mirror(&system, facts.id(), &object_of(facts, &write.name));
         let Some(found) = pool else {
             return Self {
                 pool: None,
                 follows: false,
+                left: None,
                 user: None,
                 outside: Vec::new(),
             };
         };
         let pool = found.id;
         let leases = ledger.pool_leases(pool, None, LOOKED_AT);
+        let follows = may_follow(ledger, found);
+        let left = || left_behind(ledger, found, &write.after);
         let user = leases.iter().find_map(|lease| lease.owner());
         let runs = lost.iter().take(RUNS);
         let leases = runs.flat_map(|span| ledger.pool_range(pool, *span, OF_RUN));
         let held = leases.filter(|lease| lease.pool == Some(pool) && lease.owner().is_some());
         Self {
             pool: Some(pool),
-            follows: may_follow(ledger, found),
+            follows,
+            left: (!follows).then(left).flatten(),
             user: user.map(|user| user.identity.clone()),
             outside: held.map(|lease| lease.key.address).collect(),
         }

@@ -10,8 +10,12 @@ use parking_lot::Mutex;
 
 use super::{SubnetLabels, SubnetView, link_of};
 use crate::{
-    config::default_network, systems::flat_network::names::ACTIVE,
-    validation::flat_network::subnet::FlatSubnet,
+    config::default_network,
+    systems::flat_network::names::ACTIVE,
+    validation::{
+        Wrong,
+        flat_network::{changes, subnet::FlatSubnet},
+    },
 };
 
 /// By the UIDs of subnets.
@@ -75,6 +79,16 @@ pub(super) fn has_followed(ledger: &Ledger, pool: &Pool, now: &FlatSubnet) -> bo
     let wanted = default_network(link_of(now).vlan);
     let network = ledger.network(pool.spec.network);
     pool.spec.network_by_default && network.is_some_and(|network| network.name == wanted)
+}
+
+/// Why the VLAN may not be so while addresses of the pool are in use: nobody chose its network, and it is not that of the VLAN.
+/// An earlier object of the name was on another VLAN, or an older address book was put back.
+pub fn left_behind(ledger: &Ledger, pool: &Pool, now: &FlatSubnet) -> Option<Wrong> {
+    if !pool.spec.network_by_default || has_followed(ledger, pool, now) {
+        return None;
+    }
+    let network = ledger.network(pool.spec.network)?;
+    Some(changes::left_in(&network.name, now))
 }
 
 fn relabelled(labels: &SubnetLabels, now: &FlatSubnet) -> Option<&'static str> {

@@ -18,8 +18,8 @@ use fipd_crds::{
 use k8s_openapi::jiff;
 use serde_json::{Value, json};
 
-pub use self::accepted::AcceptedSubnets;
 use self::accepted::has_followed;
+pub use self::accepted::{AcceptedSubnets, left_behind};
 use super::{
     ip::FlatIpView,
     names::{ACTIVE, FLAT_IP, IPV6TO4, SUBNET_REMOVE},
@@ -301,18 +301,10 @@ impl SubnetSource {
         let in_use = usage.is_some_and(|usage| usage.in_use());
         let followed = || existing.is_some_and(|pool| has_followed(ledger, pool, &read));
         let moved = self.accepted.moved(subnet, &read, followed);
-        if in_use {
-            if let Some(field) = moved {
-                return Some(format!(
-                    "{field} may not change while addresses of the subnet are in use; write what it was, or make another subnet"
-                ));
-            }
-            let before = existing.and_then(|pool| pool.spec.subnet);
-            if before.is_some_and(|before| before != read.cidr) {
-                return Some(format!(
-                    "spec.cidr {:?} may not change while addresses of the subnet are in use; write what it was, or make another subnet",
-                    subnet.spec.cidr
-                ));
+        if let Some(pool) = existing.filter(|_| in_use) {
+            let stays = fixed(ledger, pool, moved, (subnet, &read));
+            if stays.is_some() {
+                return stays;
             }
         }
         // One that was served before is, whatever it clashes with: the ledger keeps the addresses apart.
@@ -324,7 +316,10 @@ impl SubnetSource {
             None => self.was_served(subnet),
             Some(pool) => {
                 let same = |before| before == read.cidr;
-                covered(pool) && moved.is_none() && pool.spec.subnet.is_none_or(same)
+                // Another object of the name was served.
+                let own = pool.spec.origin == mirror.origin(System::flat_network());
+                let fits = covered(pool) && pool.spec.subnet.is_none_or(same);
+                own && fits && moved.is_none()
             }
         };
         (!served).then(|| self.clash(&read, &subnet.meta)).flatten()
@@ -372,6 +367,27 @@ impl SubnetSource {
         macs.dedup();
         macs
     }
+}
+
+/// What may not be so while addresses of the subnet are in use; `moved`: the first field that was accepted otherwise.
+fn fixed(
+    ledger: &Ledger,
+    pool: &Pool,
+    moved: Option<&'static str>,
+    (subnet, read): (&SubnetView, &FlatSubnet),
+) -> Option<String> {
+    if let Some(field) = moved {
+        return Some(format!(
+            "{field} may not change while addresses of the subnet are in use; write what it was, or make another subnet"
+        ));
+    }
+    if pool.spec.subnet.is_some_and(|before| before != read.cidr) {
+        return Some(format!(
+            "spec.cidr {:?} may not change while addresses of the subnet are in use; write what it was, or make another subnet",
+            subnet.spec.cidr
+        ));
+    }
+    left_behind(ledger, pool, read).map(|wrong| wrong.to_string())
 }
 
 /// Which pools of the network, of whatever system, give what a new subnet would give, or one that is wider or in another

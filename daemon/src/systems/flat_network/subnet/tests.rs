@@ -57,12 +57,7 @@ fn a_new_or_wider_subnet_is_refused_by_pools_of_any_system() {
 /// Defect 9 of g.1: the original calls a subnet failed that has served pods.
 #[test]
 fn a_subnet_whose_pods_have_addresses_was_served_whatever_its_phase_says() {
-    let source = SubnetSource {
-        settings: FlatNetworkSettings::default(),
-        subnets: Objects::new(),
-        ips: Objects::new(),
-        accepted: Arc::default(),
-    };
+    let source = source();
     let failed = subnet((1, 60), FAILED);
     assert!(source.was_served(&subnet((1, 60), ACTIVE)));
     for (name, of, address, served) in [
@@ -128,19 +123,78 @@ fn an_edit_that_the_pool_has_followed_was_accepted() {
     }
 }
 
+/// A subnet of the name was deleted while pods had addresses of it, or an older address book was put back.
+#[test]
+fn a_subnet_in_use_stays_in_the_network_of_its_vlan_whatever_is_known_of_it() {
+    for (uid, vlan, pool, refused) in [
+        ("new", 20, (7, true), true),
+        ("new", 10, (7, true), false),
+        ("new", 20, (8, true), false),
+        ("new", 20, (7, false), false),
+        ("u", 20, (7, true), true),
+    ] {
+        let mut made = subnet((1, 60), "");
+        made.meta.uid = uid.into();
+        made.spec.vlan = vlan;
+        made.status.accepted = (uid == "u").then(|| made.spec.clone());
+        let why = judged(&source(), &made, pool);
+        let says = |why: &String| why.contains("spec.vlan") && why.contains("vlan-10");
+        assert_eq!(
+            why.as_ref().is_some_and(says),
+            refused,
+            "{uid} {vlan} {pool:?}: {why:?}"
+        );
+        assert_eq!(why.is_some(), refused, "{uid} {vlan} {pool:?}: {why:?}");
+    }
+}
+
+/// What was served is another object of the name.
+#[test]
+fn a_subnet_made_anew_must_not_clash_with_others() {
+    let source = source();
+    let mut other = subnet((50, 99), ACTIVE);
+    other.meta.uid = "other".into();
+    other.meta.name = "other".into();
+    source
+        .subnets
+        .set(&Key::new("cattle-flat-network", "other"), other);
+    let mut made = subnet((1, 60), ACTIVE);
+    assert_eq!(judged(&source, &made, (7, true)), None, "it was served");
+    made.meta.uid = "new".into();
+    let why = judged(&source, &made, (7, true));
+    assert!(why.is_some_and(|why| why.contains("range conflict")));
+}
+
+fn source() -> SubnetSource {
+    SubnetSource {
+        settings: FlatNetworkSettings::default(),
+        subnets: Objects::new(),
+        ips: Objects::new(),
+        accepted: Arc::default(),
+    }
+}
+
 /// What is said of a subnet in use that was accepted with eth0 and VLAN 10 and is now so, whose pool is in this network, by
 /// default or not.
 fn judged_in_use(
     (master, vlan): (&str, u16),
     labels: SubnetLabels,
+    pool: (u32, bool),
+) -> Option<String> {
+    let mut edited = subnet((1, 60), ACTIVE);
+    edited.status.accepted = Some(edited.spec.clone());
+    edited.spec.vlan = vlan.into();
+    master.clone_into(&mut edited.spec.master);
+    edited.labels = labels;
+    judged(&source(), &edited, pool)
+}
+
+/// What is said of a subnet in use, whose pool is in this network, by default or not, and is that of an object `u`.
+fn judged(
+    source: &SubnetSource,
+    subnet: &SubnetView,
     (network, network_by_default): (u32, bool),
 ) -> Option<String> {
-    let source = SubnetSource {
-        settings: FlatNetworkSettings::default(),
-        subnets: Objects::new(),
-        ips: Objects::new(),
-        accepted: Arc::default(),
-    };
     let cluster = ClusterId("c".into());
     let mirror = MirrorOf {
         cluster: &cluster,
@@ -148,11 +202,6 @@ fn judged_in_use(
         object: "cattle-flat-network/lab",
         uid: "u",
     };
-    let mut edited = subnet((1, 60), ACTIVE);
-    edited.status.accepted = Some(edited.spec.clone());
-    edited.spec.vlan = vlan.into();
-    master.clone_into(&mut edited.spec.master);
-    edited.labels = labels;
     let mut ledger = Ledger::new();
     for (id, name) in [(7, "vlan-10"), (8, "vlan-20")] {
         ledger.apply(&Op::PutNetwork(Network {
@@ -167,7 +216,7 @@ fn judged_in_use(
         network_by_default,
         name: mirror.pool_name(&System::flat_network()),
         origin: mirror.origin(System::flat_network()),
-        ..edited.read().expect("a subnet").pool()
+        ..subnet.read().expect("a subnet").pool()
     });
     ledger.apply(&Op::PutPool(pool.into()));
     let place = LeaseKey {
@@ -180,5 +229,6 @@ fn judged_in_use(
         [testing::holder("fipd/vm/lab/web", "1")],
     );
     ledger.apply(&Op::PutLease(lease.into()));
-    source.judge(&ledger, &mirror, &edited)
+    let uid = &subnet.meta.uid;
+    source.judge(&ledger, &MirrorOf { uid, ..mirror }, subnet)
 }

@@ -105,6 +105,21 @@ fn an_edited_vlan_of_an_unused_subnet_is_judged_by_the_network_it_leads_to() {
     );
 }
 
+/// The addresses that pods of an earlier subnet of the name have are in the network of its VLAN.
+#[test]
+fn a_subnet_made_anew_while_its_addresses_are_in_use_stays_on_its_vlan() {
+    let lab = Lab::new().by_default();
+    let made = |vlan: u16| create(&lab, &SUBNET, "lab", subnet(&json!({ "vlan": vlan })));
+    refused(made(20), &["spec.vlan: \"20\"", "network default"]);
+    assert_eq!(made(0), Verdict::allowed());
+    let chosen = subnet(&json!({ "vlan": 20 }));
+    assert_eq!(
+        create(&Lab::new(), &SUBNET, "lab", chosen),
+        Verdict::allowed(),
+        "somebody chose the network"
+    );
+}
+
 /// Row 42, and the webhook's own name of it.
 #[test]
 fn a_subnet_counts_in_one_namespace_only() {
