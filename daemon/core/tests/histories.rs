@@ -1157,6 +1157,8 @@ impl History {
                 .clone()
                 .filter(|lease| gives(&lease.key) && self.model.withheld(pool, lease.key.address));
             assert_eq!(usage.withheld_in_use, aside.count() as u128, "{pool:?}");
+            let attributed = mine.clone().count() as u128;
+            assert_eq!(usage.attributed, attributed, "{pool:?}");
             assert_eq!(
                 (usage.size, usage.used, usage.out_of_range),
                 (all.len() as u128, used, out)

@@ -42,12 +42,14 @@ pub struct PoolUsage {
     pub withheld_in_use: u128,
     /// Leases attributed to the pool on other addresses than these.
     pub out_of_range: u128,
+    /// All leases attributed to the pool, and to no other one that gives the same addresses.
+    pub attributed: u128,
 }
 
 impl PoolUsage {
     /// Of a pool that has so many leases, of which so many cool.
     pub(super) fn of(room: &PoolRoom, attributed: usize, cooling: u64) -> Self {
-        let size = room.layout.size;
+        let (size, attributed) = (room.layout.size, attributed as u128);
         Self {
             size: size.assignable,
             used: room.used,
@@ -57,17 +59,18 @@ impl PoolUsage {
             reserved: size.reserved,
             withheld: room.layout.withheld_count(),
             withheld_in_use: room.aside,
-            out_of_range: (attributed as u128).saturating_sub(room.own + room.aside),
+            out_of_range: attributed.saturating_sub(room.own + room.aside),
+            attributed,
         }
     }
 
-    /// All leases on the pool's addresses, and those that it has elsewhere.
+    /// All leases on the pool's addresses, through whatever pool, and those that it has elsewhere.
     pub fn leased(&self) -> u128 {
         let elsewhere = self.withheld_in_use.saturating_add(self.out_of_range);
         self.used.saturating_add(elsewhere)
     }
 
-    /// Whether any of it is leased.
+    /// Whether any of it is leased, through whatever pool: it leaves its network only when none is.
     pub fn in_use(&self) -> bool {
         self.leased() > 0
     }

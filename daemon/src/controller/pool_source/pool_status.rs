@@ -60,6 +60,7 @@ mod tests {
                 withheld: 0,
                 withheld_in_use: 0,
                 out_of_range: 0,
+                attributed: 0,
             },
             network: "default".into(),
             waiting: vec![],

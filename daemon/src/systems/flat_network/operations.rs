@@ -150,7 +150,7 @@ fn subnets(pods: &PodController) -> Vec<(Key, Value)> {
         if let Some((pool, usage)) = found {
             row["pool"] = json!(&*pool.spec.name);
             row["pool_id"] = json!(pool.id.0);
-            row["used"] = json!(usage.leased());
+            row["used"] = json!(usage.attributed);
             row["free"] = json!(usage.free);
         }
         (key, row)

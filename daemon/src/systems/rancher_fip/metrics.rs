@@ -274,6 +274,7 @@ mod tests {
             withheld: 0,
             withheld_in_use: 0,
             out_of_range: 0,
+            attributed: 0,
         };
         let mut figures = Figures::default();
         figures.pool("net", &pool, &usage, &Vec::new());

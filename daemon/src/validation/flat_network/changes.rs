@@ -38,10 +38,10 @@ pub fn check_fixed(before: &FlatSubnet, after: &FlatSubnet, user: &str) -> Resul
     })
 }
 
-/// The VLAN may not be so: nobody knows what it was, and addresses of the subnet's pool are in use in this network.
+/// The VLAN may not be so: addresses of the subnet's pool are in use in this network, which is that of another VLAN.
 pub fn left_in(network: &str, after: &FlatSubnet) -> Wrong {
     let allowed = format!(
-        "addresses of a subnet of this name are in use in network {network}; write the VLAN of that network, delete the pods that use them, make a subnet of another name, or take the pool along with `fipd pool move-network`"
+        "addresses of it are in use in network {network}, by pods of an earlier subnet of the name or through another pool; write the VLAN of that network, delete those pods, make a subnet of another name, or take the pool along with `fipd pool move-network`"
     );
     Wrong::new(VLAN, &after.vlan.to_string(), allowed)
 }

@@ -90,8 +90,8 @@ impl SubnetWrite {
         if let (Some(before), Some(user)) = (before, &used.user) {
             changes::check_fixed(before, after, &holder_text(user, facts)).map_err(for_now)?;
         }
-        if let Some(left) = used.left.as_ref().filter(|_| before.is_none()) {
-            return Err(for_now(left.clone()));
+        if before.is_none_or(|before| before.vlan != after.vlan) {
+            used.left.clone().map_or(Ok(()), Err).map_err(for_now)?;
         }
         changes::check_outside(&used.outside).map_err(for_now)?;
         let had = before.map(FlatSubnet::given).unwrap_or_default();

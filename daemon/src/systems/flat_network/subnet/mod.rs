@@ -10,7 +10,9 @@ mod tests;
 
 use std::sync::Arc;
 
-use fipd_core::{AddressSpec, Holder, Lease, Ledger, Pool, PoolSpec, Request, Span, System};
+use fipd_core::{
+    AddressSpec, Holder, Lease, Ledger, Pool, PoolSpec, PoolUsage, Request, Span, System,
+};
 use fipd_crds::{
     flat_network::{FlatNetworkSubnet, FlatNetworkSubnetSpec, FlatNetworkSubnetStatus},
     labels::NETWORK,
@@ -298,11 +300,13 @@ impl SubnetSource {
         let read = subnet.read()?;
         let existing = ledger.mirror(&System::flat_network(), mirror.cluster, mirror.object);
         let usage = existing.and_then(|pool| ledger.usage(pool.id));
-        let in_use = usage.is_some_and(|usage| usage.in_use());
         let followed = || existing.is_some_and(|pool| has_followed(ledger, pool, &read));
         let moved = self.accepted.moved(subnet, &read, followed);
-        if let Some(pool) = existing.filter(|_| in_use) {
-            let stays = fixed(ledger, pool, moved, (subnet, &read));
+        if let Some((pool, usage)) = existing.zip(usage) {
+            // The ledger keeps a pool in its network also while its addresses are in use through another one.
+            let left = || left_behind(ledger, pool, &read).filter(|_| usage.in_use());
+            let stays = fixed(pool, &usage, moved, (subnet, &read));
+            let stays = stays.or_else(|| Some(left()?.to_string()));
             if stays.is_some() {
                 return stays;
             }
@@ -371,23 +375,26 @@ impl SubnetSource {
 
 /// What may not be so while addresses of the subnet are in use; `moved`: the first field that was accepted otherwise.
 fn fixed(
-    ledger: &Ledger,
     pool: &Pool,
+    usage: &PoolUsage,
     moved: Option<&'static str>,
     (subnet, read): (&SubnetView, &FlatSubnet),
 ) -> Option<String> {
+    if usage.attributed == 0 {
+        return None;
+    }
     if let Some(field) = moved {
         return Some(format!(
             "{field} may not change while addresses of the subnet are in use; write what it was, or make another subnet"
         ));
     }
-    if pool.spec.subnet.is_some_and(|before| before != read.cidr) {
-        return Some(format!(
+    let moves = pool.spec.subnet.is_some_and(|before| before != read.cidr);
+    moves.then(|| {
+        format!(
             "spec.cidr {:?} may not change while addresses of the subnet are in use; write what it was, or make another subnet",
             subnet.spec.cidr
-        ));
-    }
-    left_behind(ledger, pool, read).map(|wrong| wrong.to_string())
+        )
+    })
 }
 
 /// Which pools of the network, of whatever system, give what a new subnet would give, or one that is wider or in another

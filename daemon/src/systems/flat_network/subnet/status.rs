@@ -107,7 +107,7 @@ fn by_workload(kept: Vec<&(IpAddr, String)>) -> BTreeMap<String, Vec<FlatRange>>
 /// Addresses in use or kept, and the gateway.
 fn count(state: &PoolState) -> u128 {
     let gateway = u128::from(state.pool.spec.gateway.is_some());
-    state.usage.leased().saturating_add(gateway)
+    state.usage.attributed.saturating_add(gateway)
 }
 
 /// Addresses as ranges: IPv4 first, ascending, joined where they touch.

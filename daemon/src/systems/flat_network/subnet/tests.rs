@@ -165,6 +165,27 @@ fn a_subnet_made_anew_must_not_clash_with_others() {
     assert!(why.is_some_and(|why| why.contains("range conflict")));
 }
 
+/// The cure of an overlap is an edit of the subnet that nobody uses.
+#[test]
+fn a_subnet_is_not_in_use_by_leases_of_another_pool() {
+    for (master, vlan, pool, refused) in [
+        ("eth1", 10, (7, true), None),
+        ("eth0", 20, (7, false), None),
+        // The ledger keeps the pool where it is.
+        ("eth0", 20, (7, true), Some("spec.vlan:")),
+    ] {
+        let mut edited = subnet((1, 60), ACTIVE);
+        edited.status.accepted = Some(edited.spec.clone());
+        edited.spec.vlan = vlan;
+        master.clone_into(&mut edited.spec.master);
+        let why = judged_with(&source(), &edited, pool, PoolId(2));
+        let field = why.as_deref().and_then(|why| why.split(' ').next());
+        assert_eq!(field, refused, "{master} {vlan} {pool:?}");
+        let own = judged_with(&source(), &edited, pool, PoolId(1));
+        assert!(own.is_some(), "{master} {vlan} {pool:?}");
+    }
+}
+
 fn source() -> SubnetSource {
     SubnetSource {
         settings: FlatNetworkSettings::default(),
@@ -190,10 +211,16 @@ fn judged_in_use(
 }
 
 /// What is said of a subnet in use, whose pool is in this network, by default or not, and is that of an object `u`.
-fn judged(
+fn judged(source: &SubnetSource, subnet: &SubnetView, pool: (u32, bool)) -> Option<String> {
+    judged_with(source, subnet, pool, PoolId(1))
+}
+
+/// The same with a lease that is attributed to pool 1, the subnet's own, or to pool 2, which gives the same addresses.
+fn judged_with(
     source: &SubnetSource,
     subnet: &SubnetView,
     (network, network_by_default): (u32, bool),
+    user: PoolId,
 ) -> Option<String> {
     let cluster = ClusterId("c".into());
     let mirror = MirrorOf {
@@ -219,15 +246,20 @@ fn judged(
         ..subnet.read().expect("a subnet").pool()
     });
     ledger.apply(&Op::PutPool(pool.into()));
+    let other = testing::pool(PoolSpec {
+        network,
+        ..testing::pool_spec("other", &["10.1.2.1-10.1.2.60"])
+    });
+    let other = Pool {
+        id: PoolId(2),
+        ..other
+    };
+    ledger.apply(&Op::PutPool(other.into()));
     let place = LeaseKey {
         network,
         address: [10, 1, 2, 7].into(),
     };
-    let lease = testing::lease(
-        place,
-        Some(PoolId(1)),
-        [testing::holder("fipd/vm/lab/web", "1")],
-    );
+    let lease = testing::lease(place, Some(user), [testing::holder("fipd/vm/lab/web", "1")]);
     ledger.apply(&Op::PutLease(lease.into()));
     let uid = &subnet.meta.uid;
     source.judge(&ledger, &MirrorOf { uid, ..mirror }, subnet)

@@ -124,6 +124,7 @@ mod tests {
             withheld: 4,
             withheld_in_use: 0,
             out_of_range: 0,
+            attributed: 0,
         };
         let mut state = PoolState {
             network: "default".into(),
