@@ -1171,6 +1171,8 @@ impl History {
                 .clone()
                 .filter(|lease| lease.state == LeaseState::Quarantined);
             assert_eq!(usage.quarantined, cooling.count() as u128);
+            let held = mine.clone().filter(|lease| lease.owner().is_some());
+            assert_eq!(usage.held(), held.count() as u128, "{pool:?}");
             assert!(
                 self.ledger
                     .pool_leases(pool.id, None, 99)

@@ -70,6 +70,11 @@ impl PoolUsage {
         self.used.saturating_add(elsewhere)
     }
 
+    /// Leases attributed to the pool that somebody has: what cools has no holder.
+    pub fn held(&self) -> u128 {
+        self.attributed.saturating_sub(self.quarantined)
+    }
+
     /// Whether any of it is leased, through whatever pool: it leaves its network only when none is.
     pub fn in_use(&self) -> bool {
         self.leased() > 0

@@ -25,7 +25,7 @@ const CONTROLLERS: [&str; 3] = [
     "system:serviceaccount:kube-system:generic-garbage-collector",
     "system:kube-controller-manager",
 ];
-/// Leases that are looked at for those in use, and how many users a message names.
+/// Leases that are looked at for users to name, and how many a message names.
 const LOOKED_AT: usize = 200;
 const NAMED: usize = 5;
 
@@ -82,22 +82,25 @@ fn subnet(
     facts: &dyn FlatFacts,
     book: &impl BookReader,
 ) -> Result<Vec<String>, Verdict> {
-    let users = book.look(|ledger: &Ledger| {
+    let used = book.look(|ledger: &Ledger| {
         let system = System::flat_network();
-        let pool = ledger.mirror(&system, facts.id(), &object_of(facts, name));
-        let leases = pool.map(|pool| ledger.pool_leases(pool.id, None, LOOKED_AT));
-        let leases = leases.unwrap_or_default().into_iter();
-        let held =
+        let pool = ledger.mirror(&system, facts.id(), &object_of(facts, name))?;
+        let held = ledger.usage(pool.id)?.held();
+        let leases = ledger.pool_leases(pool.id, None, LOOKED_AT).into_iter();
+        let users =
             leases.filter_map(|lease| Some((lease.key.address, lease.owner()?.identity.clone())));
-        held.take(NAMED + 1).collect::<Vec<_>>()
+        (held > 0).then(|| (held, users.take(NAMED + 1).collect::<Vec<_>>()))
     });
-    if users.is_empty() {
+    let Some((held, users)) = used else {
         return Ok(Vec::new());
-    }
+    };
     let text =
         |(address, user): &(IpAddr, Identity)| format!("{address} by {}", holder_text(user, facts));
     let mut texts: Vec<String> = users.iter().take(NAMED).map(text).collect();
-    if users.len() > NAMED {
+    if users.is_empty() {
+        // Before them are very many that cool.
+        texts.push(format!("{held} of them"));
+    } else if users.len() > NAMED {
         texts.push("...".to_owned());
     }
     Err(Verdict::forbidden(format!(

@@ -107,7 +107,16 @@ impl Lab {
     /// With the subnet `lab`, of which pod `ns/web-1` of Deployment `ns/web` has 10.2.3.150 and Deployment `ns/kept` has
     /// 10.2.3.160 for later.
     pub fn new() -> Self {
-        let lab = Self {
+        Self::bare()
+            .subnet("lab", &json!({}))
+            .pod("web-1", Some(WorkloadRef::new("Deployment", "ns", "web")))
+            .lease(150, "FlatNetworkIP/ns/web-1", LeaseState::Allocated)
+            .lease(160, "Deployment/ns/kept", LeaseState::Reserved)
+    }
+
+    /// Without anything.
+    pub fn bare() -> Self {
+        Self {
             id: ClusterId("cluster-1".into()),
             namespace: NAMESPACE.into(),
             subnets: Vec::new(),
@@ -116,11 +125,7 @@ impl Lab {
             leases: Vec::new(),
             pods: BTreeMap::new(),
             macs: BTreeMap::new(),
-        };
-        lab.subnet("lab", &json!({}))
-            .pod("web-1", Some(WorkloadRef::new("Deployment", "ns", "web")))
-            .lease(150, "FlatNetworkIP/ns/web-1", LeaseState::Allocated)
-            .lease(160, "Deployment/ns/kept", LeaseState::Reserved)
+        }
     }
 
     pub fn subnet(mut self, name: &str, fields: &Value) -> Self {

@@ -22,7 +22,7 @@ use crate::{
     },
 };
 
-/// Leases that are looked at for one that is in use.
+/// Leases that are looked at for a user to name.
 const LOOKED_AT: usize = 200;
 /// Runs of addresses that a change would lose, and leases of each that are looked at.
 const RUNS: usize = 25;
@@ -38,13 +38,16 @@ pub struct SubnetWrite {
 }
 
 /// What the address book knows of a subnet.
+#[derive(Default)]
 struct SubnetUse {
     pool: Option<PoolId>,
     /// Its pool goes where the VLAN leads, as nobody chose its network and nothing of it is in use.
     follows: bool,
     /// Why it may not be on its VLAN.
     left: Option<Wrong>,
-    /// One that has an address of it.
+    /// Somebody has an address of it.
+    in_use: bool,
+    /// Of those, one to name.
     user: Option<Identity>,
     /// Addresses in use that it would not give any more.
     outside: Vec<IpAddr>,
@@ -87,8 +90,10 @@ impl SubnetWrite {
         let lost = before.map(|before| changes::lost(before, after));
         let lost = lost.unwrap_or_default();
         let used = book.look(|ledger| SubnetUse::of(ledger, facts, self, &lost));
-        if let (Some(before), Some(user)) = (before, &used.user) {
-            changes::check_fixed(before, after, &holder_text(user, facts)).map_err(for_now)?;
+        if let Some(before) = before.filter(|_| used.in_use) {
+            let user = used.user.as_ref().map(|user| holder_text(user, facts));
+            let user = user.unwrap_or_else(|| "a pod".to_owned());
+            changes::check_fixed(before, after, &user).map_err(for_now)?;
         }
         if before.is_none_or(|before| before.vlan != after.vlan) {
             used.left.clone().map_or(Ok(()), Err).map_err(for_now)?;
@@ -155,15 +160,10 @@ impl SubnetUse {
         let system = System::flat_network();
         let pool = ledger.mirror(&system, facts.id(), &object_of(facts, &write.name));
         let Some(found) = pool else {
-            return Self {
-                pool: None,
-                follows: false,
-                left: None,
-                user: None,
-                outside: Vec::new(),
-            };
+            return Self::default();
         };
         let pool = found.id;
+        let usage = ledger.usage(pool);
         let leases = ledger.pool_leases(pool, None, LOOKED_AT);
         let follows = may_follow(ledger, found);
         let left = || left_behind(ledger, found, &write.after);
@@ -175,6 +175,7 @@ impl SubnetUse {
             pool: Some(pool),
             follows,
             left: (!follows).then(left).flatten(),
+            in_use: usage.is_some_and(|usage| usage.held() > 0),
             user: user.map(|user| user.identity.clone()),
             outside: held.map(|lease| lease.key.address).collect(),
         }

@@ -1,3 +1,4 @@
+use fipd_core::LeaseState;
 use serde_json::{Value, json};
 
 use super::{
@@ -187,6 +188,22 @@ fn g1_20_a_subnet_in_use_keeps_what_its_pods_rest_on() {
         update(&unused, &SUBNET, "idle", &old, &subnet(&fields)),
         Verdict::allowed()
     );
+}
+
+/// What cools after many pods went has no holder, and comes before those who have addresses.
+#[test]
+fn g1_20_what_cools_hides_nobody_who_has_an_address() {
+    let fields = json!({ "ranges": [] });
+    let lab = (2..=249).fold(Lab::bare().subnet("lab", &fields), |lab, last| {
+        lab.lease(last, "FlatNetworkIP/ns/gone", LeaseState::Quarantined)
+    });
+    let fixed = ["spec.vlan", "such as by a pod"];
+    let (old, new) = (subnet(&json!({})), subnet(&json!({ "vlan": 11 })));
+    assert_eq!(delete(&lab, &SUBNET, "lab", json!({})), Verdict::allowed());
+    assert_eq!(update(&lab, &SUBNET, "lab", &old, &new), Verdict::allowed());
+    let used = lab.lease(250, "FlatNetworkIP/ns/web-1", LeaseState::Allocated);
+    refused(delete(&used, &SUBNET, "lab", json!({})), &["in use: 1 of"]);
+    refused(update(&used, &SUBNET, "lab", &old, &new), &fixed);
 }
 
 #[test]
