@@ -4,6 +4,7 @@
 #[cfg(test)]
 mod conformance_tests;
 pub mod leaked;
+mod silence;
 mod status;
 pub mod wish;
 
@@ -50,6 +51,7 @@ use crate::controller::{
 };
 use crate::validation::flat_network::workload::WorkloadRef;
 
+use silence::SeenNodes;
 pub use status::to_the_second;
 
 /// Between two looks at a pod that is not gone yet.
@@ -137,6 +139,8 @@ pub struct FlatIps {
     subnets: Arc<Objects<SubnetView>>,
     /// Those that name several addresses, none of which is free, by the pool.
     waiting: Mutex<BTreeMap<PoolId, BTreeSet<Key>>>,
+    /// The nodes of pods that end.
+    nodes: SeenNodes,
     /// They keep addresses for their pods.
     workloads: OnceLock<Workloads>,
 }
@@ -150,6 +154,7 @@ impl FlatIps {
             settings: settings.clone(),
             subnets: Arc::clone(subnets),
             waiting: Mutex::default(),
+            nodes: SeenNodes::default(),
             workloads: OnceLock::new(),
         }
     }
@@ -288,6 +293,7 @@ impl FlatIps {
                 return Ok(Some(next));
             }
         }
+        ips.user.nodes.forget(key);
         Ok(None)
     }
 
@@ -296,8 +302,8 @@ impl FlatIps {
         pod: &Key,
         (key, ip): (&Key, &FlatIpView),
     ) -> Reconciled<Option<Next>> {
-        let remote = &ips.context.remote;
-        let Some(pod) = remote.get::<Pod>(&POD.target(pod)).await? else {
+        let (remote, pod_key) = (&ips.context.remote, pod);
+        let Some(pod) = remote.get::<Pod>(&POD.target(pod_key)).await? else {
             return Ok(None);
         };
         if alive::is_finished(&pod) {
@@ -313,8 +319,9 @@ impl FlatIps {
         if let Some(node) = alive::node_to_ask(&pod, jiff::Timestamp::now()) {
             let found = remote.get::<Node>(&NODE.named("", node)).await?;
             let state = alive::NodeState::of(found.as_ref());
-            let limit = ips.user.settings.dead_node_limit;
-            if alive::is_lost(&pod, state, limit.0, jiff::Timestamp::now()) {
+            let limit = ips.user.settings.dead_node_limit.0;
+            let seen = ips.user.nodes.note(key, pod_key, state);
+            if alive::is_lost(&pod, (state, seen), limit, jiff::Timestamp::now()) {
                 let note = format!(
                     "its pod ended on node {node}, which does not answer: the address is released"
                 );
@@ -409,6 +416,7 @@ impl AddressHooks for FlatIps {
 
     async fn absent(ips: &FlatIpController, key: &Key) -> Reconciled {
         ips.user.note_waiting(key, None);
+        ips.user.nodes.forget(key);
         Ok(Next::Done)
     }
 }

@@ -35,14 +35,19 @@ impl NodeState {
         }
     }
 
-    /// Whether it has been silent for `limit`, where a pod on it is overdue for so long.
-    fn is_lost(self, overdue: Duration, limit: Option<Duration>, now: jiff::Timestamp) -> bool {
+    /// Whether it has been silent for `limit`, where a pod on it is overdue for so long and fipd has found it so for `seen`.
+    fn is_lost(
+        self,
+        (overdue, seen): (Duration, Duration),
+        limit: Option<Duration>,
+        now: jiff::Timestamp,
+    ) -> bool {
         match self {
             Self::Gone => true,
             Self::Answers => false,
             Self::Silent { since } => {
                 let silent = since.map_or(overdue, |since| elapsed(since, now));
-                limit.is_some_and(|limit| overdue.min(silent) >= limit)
+                limit.is_some_and(|limit| overdue.min(silent).min(seen) >= limit)
             }
         }
     }
@@ -73,10 +78,16 @@ pub fn node_to_ask(pod: &Pod, now: jiff::Timestamp) -> Option<&str> {
     node.filter(|_| overdue > Duration::ZERO)
 }
 
-/// Whether a pod whose end is overdue is lost with its node: that is gone, or both are silent for `limit`.
-pub fn is_lost(pod: &Pod, node: NodeState, limit: Option<Duration>, now: jiff::Timestamp) -> bool {
+/// Whether a pod whose end is overdue is lost with its node: that is gone, or both are silent for `limit`, also by what fipd has
+/// seen of the node itself: the clocks that others go by may be behind.
+pub fn is_lost(
+    pod: &Pod,
+    (node, seen): (NodeState, Duration),
+    limit: Option<Duration>,
+    now: jiff::Timestamp,
+) -> bool {
     let overdue = overdue(pod, now).filter(|overdue| *overdue > Duration::ZERO);
-    overdue.is_some_and(|overdue| node.is_lost(overdue, limit, now))
+    overdue.is_some_and(|overdue| node.is_lost((overdue, seen), limit, now))
 }
 
 /// How long ago the pod should have been gone; `None`: it is not being deleted. Its deletion time has its grace in it already.
@@ -111,6 +122,9 @@ mod tests {
             .expect("a pod")
         };
         let minute = Some(Duration::from_secs(60));
+        let is_lost = |pod: &Pod, node, limit, now| {
+            super::is_lost(pod, (node, Duration::from_secs(60)), limit, now)
+        };
         let runs = pod(None);
         assert_eq!(node_to_ask(&runs, at(1_000)), None);
         let (gone, silent) = (NodeState::Gone, NodeState::Silent { since: None });
@@ -140,6 +154,12 @@ mod tests {
             !is_lost(&ends, silent, None, at(999_999)),
             "nobody said how long"
         );
+        // Their clock is behind, or fipd's is ahead.
+        let seen = Duration::from_secs(59);
+        for (node, lost) in [(silent_since(900), false), (gone, true)] {
+            let found = super::is_lost(&ends, (node, seen), minute, at(999_999));
+            assert_eq!(found, lost, "{node:?}");
+        }
     }
 
     fn silent_since(second: i64) -> NodeState {

@@ -47,7 +47,7 @@ use crate::controller::{
 use crate::validation::flat_network::{subnet::FlatSubnet, workload::WorkloadRef};
 use macs::MacIndex;
 use observe::PodView;
-use plan::{PodFacts, PodPlan, Why, kept_from, pending, plan};
+use plan::{PodClock, PodFacts, PodPlan, Why, kept_from, pending, plan};
 
 /// When a pod is looked at again that waits for a MAC.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
@@ -133,13 +133,11 @@ impl Controller for PodController {
             },
             None => PodFacts::default(),
         };
-        let plan = plan(
-            key,
-            pod.as_deref(),
-            ip.as_deref(),
-            &facts,
-            jiff::Timestamp::now(),
-        );
+        let now = PodClock {
+            wall: jiff::Timestamp::now(),
+            book: self.book_time(),
+        };
+        let plan = plan(key, pod.as_deref(), ip.as_deref(), &facts, now);
         self.apply(key, (pod.as_deref(), ip.as_deref()), plan).await
     }
 }
@@ -179,6 +177,12 @@ impl PodController {
     /// The subnet as it was accepted last.
     pub fn in_force(&self, name: &str) -> Option<Arc<FlatSubnet>> {
         self.accepted.in_force(&*self.subnet(name)?)
+    }
+
+    fn book_time(&self) -> jiff::Timestamp {
+        let now = i64::try_from(self.context.site.ipam.now().0).ok();
+        let now = now.and_then(|now| jiff::Timestamp::from_millisecond(now).ok());
+        now.unwrap_or_default()
     }
 
     /// A subnet appeared, changed or went: where it means something else to its pods they are looked at.
@@ -320,7 +324,7 @@ impl PodController {
             (PodPlan::Keep, Some(ip)) => match self.still_there(key, ip).await? {
                 Some(wait) => Ok(wait),
                 None => {
-                    let patch = kept_from(jiff::Timestamp::now());
+                    let patch = kept_from(self.book_time());
                     self.patch(key, &ip.meta, patch).await?;
                     Ok(Next::After(Duration::ZERO))
                 }

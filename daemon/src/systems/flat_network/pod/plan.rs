@@ -76,18 +76,27 @@ pub struct PodFacts {
     pub pending_limit: Option<Duration>,
 }
 
+/// What time it is.
+#[derive(Clone, Copy, Debug)]
+pub struct PodClock {
+    /// By the host's clock, as by those of others.
+    pub wall: jiff::Timestamp,
+    /// In the address book, where no jump of a clock shortens what is kept.
+    pub book: jiff::Timestamp,
+}
+
 /// Plans one pod.
 pub fn plan(
     key: &Key,
     pod: Option<&PodView>,
     ip: Option<&FlatIpView>,
     facts: &PodFacts,
-    now: jiff::Timestamp,
+    now: PodClock,
 ) -> PodPlan {
     let there = ip.filter(|ip| !ip.meta.is_terminating());
     match (pod, there) {
         (None, None) => PodPlan::Nothing,
-        (None, Some(ip)) => without_pod(ip, now),
+        (None, Some(ip)) => without_pod(ip, now.book),
         // An evicted ordinal has a successor as a deleted one has.
         (Some(pod), there) if pod.is_over() => match is_kept(pod, there, facts) {
             true => PodPlan::Nothing,
@@ -96,13 +105,13 @@ pub fn plan(
         (Some(pod), there) => match &pod.wants {
             Err(_) => match there.filter(|ip| !is_of(ip, pod)) {
                 // What an earlier pod left waits for its time, and no longer.
-                Some(ip) if keeps(ip).is_some() => without_pod(ip, now),
+                Some(ip) if keeps(ip).is_some() => without_pod(ip, now.book),
                 Some(_) => PodPlan::Release(Why::Predecessor),
                 None => PodPlan::Nothing,
             },
             // One that goes is waited for.
             Ok(_) if ip.is_some() && there.is_none() => PodPlan::Nothing,
-            Ok(wants) => serve(key, (pod, wants), there, facts, now),
+            Ok(wants) => serve(key, (pod, wants), there, facts, now.wall),
         },
     }
 }
@@ -420,7 +429,7 @@ pub fn pending(now: jiff::Timestamp) -> Value {
     json!({ "status": { "phase": PENDING, "allocatedTimeStamp": to_the_second(now) } })
 }
 
-/// That from now on nobody uses the address.
+/// That from now on, by the address book, nobody uses the address.
 pub fn kept_from(now: jiff::Timestamp) -> Value {
     json!({ "metadata": { "annotations": { KEPT_SINCE: now.to_string() } } })
 }

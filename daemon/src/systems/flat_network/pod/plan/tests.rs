@@ -12,6 +12,14 @@ fn at(second: i64) -> jiff::Timestamp {
     jiff::Timestamp::from_second(second).expect("a time")
 }
 
+/// All clocks say this.
+fn now(second: i64) -> PodClock {
+    PodClock {
+        wall: at(second),
+        book: at(second),
+    }
+}
+
 fn pod_with(uid: &str, owner: &str, change: &Value) -> PodView {
     let mut pod = json!({
         "metadata": {
@@ -56,7 +64,7 @@ fn facts() -> PodFacts {
 
 /// The address as the API server has it once it was made for the pod.
 fn made(pod: &PodView, facts: &PodFacts, status: Value) -> FlatIpView {
-    let PodPlan::Create(object) = plan(&key(), Some(pod), None, facts, at(0)) else {
+    let PodPlan::Create(object) = plan(&key(), Some(pod), None, facts, now(0)) else {
         panic!("an address is made");
     };
     let mut object = *object;
@@ -71,7 +79,7 @@ fn active() -> Value {
 }
 
 fn planned(pod: Option<&PodView>, ip: Option<&FlatIpView>) -> PodPlan {
-    plan(&key(), pod, ip, &facts(), at(1_000))
+    plan(&key(), pod, ip, &facts(), now(1_000))
 }
 
 /// Row 54 of the contract.
@@ -170,7 +178,7 @@ fn an_ordinal_keeps_its_address_for_as_long_as_is_declared() {
         ..facts()
     };
     let plan = |pod: Option<&PodView>, ip: &FlatIpView, second| {
-        plan(&key(), pod, Some(ip), &facts, at(second))
+        plan(&key(), pod, Some(ip), &facts, now(second))
     };
     let first = pod_with("p1", "StatefulSet", &json!({}));
     let mut ip = made(&first, &facts, active());
@@ -187,6 +195,15 @@ fn an_ordinal_keeps_its_address_for_as_long_as_is_declared() {
     assert_eq!(
         plan(None, &ip, 1_600),
         PodPlan::Release(Why::KeptLongEnough)
+    );
+    let ahead = PodClock {
+        wall: at(999_999),
+        book: at(1_400),
+    };
+    assert_eq!(
+        super::plan(&key(), None, Some(&ip), &facts, ahead),
+        PodPlan::Look(Duration::from_secs(200)),
+        "the host's clock jumped"
     );
     let second = pod_with("p2", "StatefulSet", &json!({}));
     let PodPlan::TakeOver(patch) = plan(Some(&second), &ip, 1_400) else {
@@ -232,7 +249,7 @@ fn a_pod_that_does_not_use_its_address_in_time_is_made_anew() {
     let mut pending = active();
     pending["phase"] = json!("Pending");
     let ip = made(&pod, &facts(), pending);
-    let plan = |second| plan(&key(), Some(&pod), Some(&ip), &facts(), at(second));
+    let plan = |second| plan(&key(), Some(&pod), Some(&ip), &facts(), now(second));
     assert_eq!(plan(299), PodPlan::Look(Duration::from_secs(300)));
     assert_eq!(plan(300), PodPlan::Restart);
     let condition = json!({
@@ -240,20 +257,20 @@ fn a_pod_that_does_not_use_its_address_in_time_is_made_anew() {
     });
     let late = json!({ "status": { "conditions": [condition] } });
     let late = pod_with("p1", "ReplicaSet", &late);
-    let planned = |second| super::plan(&key(), Some(&late), Some(&ip), &facts(), at(second));
+    let planned = |second| super::plan(&key(), Some(&late), Some(&ip), &facts(), now(second));
     assert_eq!(planned(499), PodPlan::Look(Duration::from_secs(300)));
     assert_eq!(planned(500), PodPlan::Restart, "it waited for a node");
     let for_ever = PodFacts {
         pending_limit: None,
         ..facts()
     };
-    let plan = super::plan(&key(), Some(&pod), Some(&ip), &for_ever, at(9_999));
+    let plan = super::plan(&key(), Some(&pod), Some(&ip), &for_ever, now(9_999));
     assert_eq!(plan, PodPlan::Nothing);
     let runs = PodView {
         uses: vec!["10.0.0.5".parse().expect("an address")],
         ..pod
     };
-    let plan = super::plan(&key(), Some(&runs), Some(&ip), &facts(), at(9_999));
+    let plan = super::plan(&key(), Some(&runs), Some(&ip), &facts(), now(9_999));
     assert_ne!(
         plan,
         PodPlan::Restart,
@@ -312,7 +329,7 @@ fn g1_13_an_address_says_the_workload_of_its_pod() {
     assert_eq!(label, Some("cronjob-ns-nightly"));
     let mut old = ip.clone();
     old.workload = None;
-    let PodPlan::Correct(patch) = plan(&key(), Some(&pod), Some(&old), &facts, at(0)) else {
+    let PodPlan::Correct(patch) = plan(&key(), Some(&pod), Some(&old), &facts, now(0)) else {
         panic!("it is corrected");
     };
     assert_eq!(
