@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use fipd_core::{Holder, LeaseKey, Ledger, PoolId, Tenant};
+use fipd_core::{Holder, LeaseKey, Ledger, PoolId, PoolSpec, Tenant};
 use fipd_crds::flat_network::{FlatNetworkIP, FlatNetworkIPSpec, FlatNetworkIPStatus};
 use k8s_openapi::{
     api::core::v1::{Node, Pod},
@@ -109,7 +109,9 @@ impl FlatIpView {
                 let namespace = meta.namespace.as_deref().unwrap_or_default();
                 Some(WorkloadRef::new(kind, namespace, name))
             }),
-            keeps: annotation(KEEP_SECONDS).and_then(|text| text.parse().ok()),
+            keeps: annotation(KEEP_SECONDS)
+                .and_then(|text| text.parse().ok())
+                .filter(|seconds| *seconds <= PoolSpec::MAX_STICKY),
             kept_since: annotation(KEPT_SINCE).and_then(|at| at.parse().ok()),
             meta: Meta::of(meta),
             spec: object.spec,

@@ -242,6 +242,22 @@ fn an_ordinal_keeps_its_address_for_as_long_as_is_declared() {
     assert_eq!(plan(None, &plain, 1_000), PodPlan::Release(Why::Absent));
 }
 
+/// Whoever may edit it does not keep it for good.
+#[test]
+fn an_address_is_kept_for_a_year_at_the_most() {
+    let pod = pod_with("p1", "StatefulSet", &json!({}));
+    let PodPlan::Create(object) = plan(&key(), Some(&pod), None, &facts(), now(0)) else {
+        panic!("an address is made");
+    };
+    for (seconds, kept) in [("31536000", true), ("31536001", false)] {
+        let mut object = (*object).clone();
+        let annotations = object.metadata.annotations.get_or_insert_default();
+        annotations.insert(KEEP_SECONDS.to_owned(), seconds.to_owned());
+        let keeps = keeps(&FlatIpView::of(object));
+        assert_eq!(keeps.is_some(), kept, "{seconds}");
+    }
+}
+
 /// Row 56 of the contract.
 #[test]
 fn a_pod_that_does_not_use_its_address_in_time_is_made_anew() {
