@@ -62,9 +62,7 @@ pub async fn migrate(
     }
     // Those that name addresses reserve them before the pods of others get any.
     workloads.sort_by_key(|one| !one.names_addresses);
-    for workload in &workloads {
-        workloads::migrate(session, workload, &known).await?;
-    }
+    workloads::migrate(session, &workloads, &known).await?;
     if parts.services {
         services(session).await?;
         ingresses::migrate(session).await?;

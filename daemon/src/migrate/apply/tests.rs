@@ -235,6 +235,68 @@ async fn g1_23_a_job_that_the_api_server_refuses_stops_nothing() {
     assert!(session.report.objects[1].detail.contains("immutable"));
 }
 
+macro_rules! on_macvlan {
+    ($name:literal, $ip:literal, $subnet:literal) => {
+        concat!(
+            r#"{"metadata":{"namespace":"shop","name":""#,
+            $name,
+            r#"","uid":"u"},"spec":{"template":{"metadata":{"annotations":{"macvlan.pandaria.cattle.io/ip":""#,
+            $ip,
+            r#"","macvlan.pandaria.cattle.io/subnet":""#,
+            $subnet,
+            r#""}}}}}"#
+        )
+    };
+}
+
+/// Its subnet does not exclude the addresses of a workload that the run was to migrate.
+#[tokio::test]
+async fn while_one_that_names_addresses_is_left_no_other_gets_any_of_its_subnet() {
+    const LABS: &str = r#"{"items":[{"metadata":{"name":"lab"},"spec":{"flatMode":"macvlan","master":"eth0","cidr":"10.0.0.0/24"}},
+        {"metadata":{"name":"far"},"spec":{"flatMode":"macvlan","master":"eth1","cidr":"10.9.0.0/24"}}]}"#;
+    const AUTO: &str = on_macvlan!("auto", "auto", "lab");
+    const FAR: &str = on_macvlan!("far", "auto", "far");
+    const NAMED: &str = on_macvlan!("named", "10.0.0.5", "lab");
+    const THREE: &str = concat!(
+        r#"{"items":["#,
+        on_macvlan!("auto", "auto", "lab"),
+        ",",
+        on_macvlan!("far", "auto", "far"),
+        ",",
+        on_macvlan!("named", "10.0.0.5", "lab"),
+        "]}"
+    );
+    let (done, failed) = (ObjectOutcome::Migrated, ObjectOutcome::Failed);
+    let named = |code| {
+        [
+            ("GET", 200, THREE),
+            ("GET", 200, NAMED),
+            ("PATCH", code, "{}"),
+        ]
+    };
+    let auto = [("GET", 200, AUTO), ("PATCH", 200, "{}")];
+    let far = [("GET", 200, FAR), ("PATCH", 200, "{}")];
+    let cases: [(u16, &[Answer], [ObjectOutcome; 3]); 2] = [
+        (200, &auto, [done, done, done]),
+        (422, &[], [failed, failed, done]),
+    ];
+    for (code, auto, expected) in cases {
+        let before = site(LABS, NONE);
+        let answers = [&before[..], &named(code), auto, &far].concat();
+        let (session, _) = run(Consent::Given, WorkloadKind::Deployment, answers).await;
+        let names: Vec<&str> = session
+            .report
+            .objects
+            .iter()
+            .map(|one| &*one.name)
+            .collect();
+        assert_eq!(names, ["shop/named", "shop/auto", "shop/far"]);
+        assert_eq!(outcomes(&session), expected, "{code}");
+        let why = &session.report.objects[1].detail;
+        assert_eq!(why.contains("Deployment shop/named"), code != 200, "{why}");
+    }
+}
+
 #[tokio::test]
 async fn a_list_that_fails_is_reported_and_the_rest_goes_on() {
     let mut answers = site(NEW_LAB, NONE);

@@ -1,5 +1,7 @@
 //! Workloads, by their templates.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use fipd_crds::flat_network::names::NAMESPACE as FLAT_NAMESPACE;
 use serde_json::Value;
 
@@ -28,21 +30,51 @@ pub struct FlatWorkload {
     key: Key,
     /// It is to be changed, and its pods have the addresses that it names.
     pub names_addresses: bool,
+    /// The subnets that its pods need, where it is to be changed.
+    subnets: BTreeSet<String>,
+}
+
+/// Workloads that name addresses and were not migrated, by their subnets, which do not exclude the addresses of their pods.
+type LeftWorkloads = BTreeMap<String, String>;
+
+impl FlatWorkload {
+    /// Notes it where it was not migrated. Subnets exclude the addresses of pods of Jobs.
+    fn note_left(&self, session: &MigrationSession, left: &mut LeftWorkloads) {
+        let is_of_job = [WorkloadKind::Job, WorkloadKind::CronJob].contains(&self.kind);
+        let fine = [ObjectOutcome::Migrated, ObjectOutcome::WouldChange];
+        let last = session.report.objects.last();
+        let migrated = last.is_some_and(|last| fine.contains(&last.outcome));
+        if self.names_addresses && !is_of_job && !migrated {
+            let name = format!("{} {}", self.kind.kind().kind, self.key);
+            let subnets = self.subnets.iter().cloned();
+            left.extend(subnets.map(|subnet| (subnet, name.clone())));
+        }
+    }
+
+    /// Why its pods may get addresses that others have.
+    fn endangers(&self, left: &LeftWorkloads) -> Option<String> {
+        let mut subnets = self.subnets.iter().filter(|_| !self.names_addresses);
+        let (subnet, other) = subnets.find_map(|subnet| left.get_key_value(subnet))?;
+        Some(format!(
+            "its pods could get addresses that those of {other} have on macvlan: that names addresses of subnet {subnet} and was not migrated; migrate that first, and run it again"
+        ))
+    }
 }
 
 /// All such workloads of a kind.
 pub async fn flat(session: &mut MigrationSession, kind: WorkloadKind) -> Vec<FlatWorkload> {
     let flat = |object: Value| {
-        let names_addresses = match workload::plan(kind, &object) {
+        let (names_addresses, subnets) = match workload::plan(kind, &object) {
             WorkloadPlan::NotFlat => return None,
-            WorkloadPlan::Skip { .. } => false,
-            WorkloadPlan::Change(change) => change.names_addresses,
+            WorkloadPlan::Skip { .. } => (false, BTreeSet::new()),
+            WorkloadPlan::Change(change) => (change.names_addresses, change.subnets),
         };
         let (key, _) = identify(&object)?;
         Some(FlatWorkload {
             kind,
             key,
             names_addresses,
+            subnets,
         })
     };
     match session.list(kind.kind(), flat).await {
@@ -54,8 +86,26 @@ pub async fn flat(session: &mut MigrationSession, kind: WorkloadKind) -> Vec<Fla
     }
 }
 
-/// Migrates a workload as it is now: the list may be minutes old.
+/// Migrates workloads in this order: first those that name addresses.
 pub async fn migrate(
+    session: &mut MigrationSession,
+    workloads: &[FlatWorkload],
+    known: &KnownSubnets,
+) -> Result<(), MigrateError> {
+    let mut left = LeftWorkloads::new();
+    for workload in workloads {
+        if let Some(why) = workload.endangers(&left) {
+            session.fail(workload.kind.kind(), &workload.key, &why);
+            continue;
+        }
+        one(session, workload, known).await?;
+        workload.note_left(session, &mut left);
+    }
+    Ok(())
+}
+
+/// Migrates a workload as it is now: the list may be minutes old.
+async fn one(
     session: &mut MigrationSession,
     workload: &FlatWorkload,
     known: &KnownSubnets,
