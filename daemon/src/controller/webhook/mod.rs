@@ -2,16 +2,19 @@
 //! not touched.
 
 mod ca;
+mod own_user;
 mod plan;
 mod proof;
 
 use std::{collections::BTreeSet, path::Path, sync::Arc, time::Duration};
 
 use rustls::{RootCertStore, pki_types::UnixTime};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::{task::JoinSet, time::Instant};
 
 use self::ca::NoCa;
+pub use self::own_user::OwnUser;
+use self::own_user::whoami;
 use self::plan::{Step, WantedWebhook, certificates, is_so, original, repair, step};
 pub use self::proof::prove;
 use self::proof::{Verdict, trouble, verdict};
@@ -339,26 +342,13 @@ async fn read(file: &Path) -> Result<Vec<u8>, Failed> {
     read.map_err(|error| Failed::Ca(format!("{}: {error}", file.display())))
 }
 
-const SELF_SUBJECT_REVIEW: Kind = Kind::cluster(
-    "apis/authentication.k8s.io/v1",
-    "selfsubjectreviews",
-    "SelfSubjectReview",
-);
 /// Rancher's.
 const SETTING: Kind = Kind::cluster("apis/management.cattle.io/v3", "settings", "Setting");
-
-/// What the API server calls fipd.
-pub async fn whoami(remote: &Remote) -> Result<Option<String>, CallError> {
-    let who = SELF_SUBJECT_REVIEW.all();
-    let kind = json!({ "apiVersion": SELF_SUBJECT_REVIEW.api_version(), "kind": SELF_SUBJECT_REVIEW.kind });
-    let review: Value = remote.create_seen(&who, &kind).await?;
-    let user = review.pointer("/status/userInfo/username");
-    Ok(user.and_then(Value::as_str).map(str::to_owned))
-}
 
 #[cfg(test)]
 mod tests {
     use fipd_crds::labels::{FIELD_MANAGER, MANAGED_BY};
+    use serde_json::json;
 
     use super::*;
     use crate::controller::client::testing::serving;

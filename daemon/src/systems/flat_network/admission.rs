@@ -62,6 +62,9 @@ pub trait FlatFacts: Send + Sync {
     /// Whether the session it is of goes on.
     fn lives(&self) -> bool;
 
+    /// Whether this is fipd's own user there, as far as the API server says.
+    fn is_fipd(&self, user: &str) -> bool;
+
     /// All subnets that are in force, by name.
     fn subnets(&self) -> Vec<(String, Arc<FlatSubnet>)>;
 
@@ -119,13 +122,13 @@ enum FlatQuestion {
 }
 
 impl FlatQuestion {
-    /// Reads it; the answer, where that needs nothing but the object.
-    /// Subnets count in `namespace` alone; `None`: that is not known.
+    /// Reads it; the answer, where that needs nothing but the object and who writes. `None`: the cluster is not known.
     fn read(
         kind: &ReviewedKind,
         question: &Question,
-        namespace: Option<&Text>,
+        facts: Option<&dyn FlatFacts>,
     ) -> Result<Self, Verdict> {
+        let namespace = facts.map(|facts| facts.namespace());
         if question.operation == Operation::Delete {
             return FlatRemoval::read(kind, question, namespace).map(Self::Removal);
         }
@@ -137,6 +140,11 @@ impl FlatQuestion {
         if *kind == SUBNET {
             let write = SubnetWrite::read(question, namespace)?;
             return Ok(Self::Subnet(Box::new(write)));
+        }
+        // fipd writes what the pod says, and shows what is wrong with it there.
+        let by_fipd = || facts.is_none_or(|facts| facts.is_fipd(&question.user));
+        if *kind == IP && question.own && by_fipd() {
+            return Err(Verdict::allowed());
         }
         let write = match *kind == IP {
             true => WorkloadWrite::of_ip(question),
@@ -176,8 +184,7 @@ impl FlatJudge {
 
     async fn answer(&self, cluster: &str, kind: &ReviewedKind, question: &Question) -> Judged {
         let facts = self.clusters.of(cluster);
-        let namespace = facts.as_ref().map(|facts| facts.namespace());
-        let asked = match FlatQuestion::read(kind, question, namespace) {
+        let asked = match FlatQuestion::read(kind, question, facts.as_deref()) {
             Ok(asked) => asked,
             Err(verdict) => return Judged::checked(verdict),
         };

@@ -12,12 +12,12 @@ use super::{
 };
 use crate::{
     config::PoolFacts,
-    controller::{kind::JOB, store::Key},
+    controller::{kind::JOB, store::Key, webhook::OwnUser},
     validation::flat_network::{mac::MacAddress, subnet::FlatSubnet, workload::WorkloadRef},
 };
 
-/// A cluster that is known completely.
-pub struct ClusterFacts(pub Arc<PodController>);
+/// A cluster that is known completely, and fipd's user there.
+pub struct ClusterFacts(pub Arc<PodController>, pub OwnUser);
 
 impl FlatFacts for ClusterFacts {
     fn id(&self) -> &ClusterId {
@@ -30,6 +30,10 @@ impl FlatFacts for ClusterFacts {
 
     fn lives(&self) -> bool {
         !self.0.context.site.cancel().is_cancelled()
+    }
+
+    fn is_fipd(&self, user: &str) -> bool {
+        self.1.is(user)
     }
 
     fn subnets(&self) -> Vec<(String, Arc<FlatSubnet>)> {

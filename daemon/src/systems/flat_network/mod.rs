@@ -61,7 +61,7 @@ use crate::{
         site::Site,
         store::{Key, Objects},
         tasks::{self, count, events_behind, finish, follow_pools, until},
-        webhook,
+        webhook::{self, OwnUser},
     },
     detach::Leaving,
     system::{self, Means, RunningSystem},
@@ -255,8 +255,7 @@ async fn serve(site: Arc<Site>, system: RunningFlatNetwork) {
         return;
     }
     follow_up(&site, &events, (&services, &ips), &mut tasks);
-    let facts = Arc::new(ClusterFacts(Arc::clone(&pods)));
-    system.judged.add(&site.name, facts);
+    tasks.spawn(admit(Arc::clone(&pods), system.judged.clone()));
     adoption::keep(&site.session, &site.system, &inventory).await;
     finish(tasks).await;
 }
@@ -274,6 +273,15 @@ async fn begin_pods(pods: &Arc<PodController>, tasks: &mut JoinSet<()>) -> bool 
     addressed.for_each(|key| pods.context.queue.add(key));
     reconcile::work(pods, tasks);
     true
+}
+
+/// Questions of the cluster are judged once it is known what its API server calls fipd.
+async fn admit(pods: Arc<PodController>, judged: FlatClusters) {
+    let (site, user) = (Arc::clone(&pods.context.site), OwnUser::default());
+    user.learn(&pods.context.remote, &site).await;
+    if !site.cancel().is_cancelled() {
+        judged.add(&site.name, Arc::new(ClusterFacts(pods, user)));
+    }
 }
 
 /// What follows from the addresses of pods: Services, Ingresses and attachments.

@@ -56,6 +56,10 @@ impl FlatFacts for Lab {
         true
     }
 
+    fn is_fipd(&self, user: &str) -> bool {
+        user == "fipd"
+    }
+
     fn subnets(&self) -> Vec<(String, Arc<FlatSubnet>)> {
         self.subnets.clone()
     }
@@ -250,7 +254,7 @@ impl Lab {
     }
 
     pub fn judge(&self, kind: &ReviewedKind, question: &Question) -> Verdict {
-        match FlatQuestion::read(kind, question, Some(&self.namespace)) {
+        match FlatQuestion::read(kind, question, Some(self)) {
             Ok(asked) => asked.verdict(self, &self.ledger()),
             Err(verdict) => verdict,
         }

@@ -99,10 +99,10 @@ impl WorkloadWrite {
         })
     }
 
-    /// Of the address of a pod. fipd writes what the pod says, and shows what is wrong with it there.
+    /// Of the address of a pod.
     pub fn of_ip(question: &Question) -> Result<Self, Verdict> {
         let before = question.before();
-        if question.own || before.is_some_and(|old| old.spec == question.object.spec) {
+        if before.is_some_and(|old| old.spec == question.object.spec) {
             return Err(Verdict::allowed());
         }
         let asked = PodAddresses::of_ip(&spec::<FlatNetworkIPSpec>(&question.object.spec)?)?;

@@ -1,11 +1,6 @@
 //! What the admission webhook is told of management clusters.
 
-use std::{
-    collections::BTreeMap,
-    net::IpAddr,
-    sync::{Arc, OnceLock},
-    time::Duration,
-};
+use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
 use fipd_core::{ClusterId, Ledger, NetworkId};
 use futures::future::BoxFuture;
@@ -15,11 +10,10 @@ use kube::core::PartialObjectMeta;
 use super::Management;
 use crate::{
     controller::{
-        client::CallError,
         kind::NAMESPACE,
         pool_source::{SourceFacts, link_of, pool_facts},
         store::Key,
-        webhook::whoami,
+        webhook::OwnUser,
     },
     systems::rancher_fip::{
         Site,
@@ -28,16 +22,12 @@ use crate::{
     },
 };
 
-/// How long until the API server is asked again that did not answer.
-const ASK_AGAIN: Duration = Duration::from_secs(5);
-
 /// A management cluster, for as long as it is served.
 pub struct Admits {
     site: Arc<Site>,
     rancher: Arc<Rancher>,
     data: Arc<Data>,
-    /// What fipd is called there, once it is known; `None`: the API server does not say.
-    user: OnceLock<Option<String>>,
+    user: OwnUser,
 }
 
 impl Admits {
@@ -46,32 +36,13 @@ impl Admits {
             site,
             rancher,
             data,
-            user: OnceLock::new(),
+            user: OwnUser::default(),
         })
     }
 
-    /// Asks the API server what it calls fipd, which every user may. Until then no write is known to be fipd's.
+    /// Learns what the API server calls fipd. Until then no write is known to be fipd's.
     pub async fn learn(self: Arc<Self>) {
-        let cancel = self.site.cancel();
-        loop {
-            match whoami(&self.data.remote).await {
-                Ok(user) => {
-                    let _ = self.user.set(user);
-                    return;
-                }
-                Err(CallError::Unavailable(..) | CallError::Conflict(..)) => {}
-                Err(error) => {
-                    tracing::info!(cluster = %self.site.name, %error, "the API server does not say what it calls fipd: \
-                        the admission webhook knows fipd's writes by their field manager alone");
-                    let _ = self.user.set(None);
-                    return;
-                }
-            }
-            tokio::select! {
-                () = cancel.cancelled() => return,
-                () = tokio::time::sleep(ASK_AGAIN) => {}
-            }
-        }
+        self.user.learn(&self.data.remote, &self.site).await;
     }
 
     /// Whether the session it is of goes on.
@@ -90,11 +61,7 @@ impl Management for Admits {
     }
 
     fn is_fipd(&self, user: &str) -> bool {
-        match self.user.get() {
-            None => false,
-            Some(None) => true,
-            Some(Some(own)) => own == user,
-        }
+        self.user.is(user)
     }
 
     fn has_pool(&self, name: &str) -> bool {

@@ -186,6 +186,22 @@ fn g1_10_no_label_switches_a_rule_off() {
     assert_eq!(create(&lab, &IP, "web-1", address), Verdict::allowed());
 }
 
+/// Anybody may name fipd's field manager.
+#[test]
+fn only_fipds_own_user_writes_addresses_unasked() {
+    let lab = Lab::new();
+    let ask = |user: &str, manager: &str| {
+        let fields = json!({
+            "name": "bare", "userInfo": { "username": user }, "options": { "fieldManager": manager },
+            "object": { "metadata": {}, "spec": { "subnet": "lab", "addrs": ["10.2.3.150"] } },
+        });
+        lab.ask(&IP, "CREATE", &fields)
+    };
+    assert_eq!(ask("fipd", "fipd"), Verdict::allowed());
+    refused(ask("somebody", "fipd"), &["spec.addrs", "in use by"]);
+    refused(ask("fipd", "kubectl"), &["spec.addrs", "in use by"]);
+}
+
 #[test]
 fn other_changes_and_pods_of_workloads_are_not_held_up() {
     let lab = Lab::new();
