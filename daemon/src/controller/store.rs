@@ -58,6 +58,8 @@ pub struct Objects<T> {
     complete: watch::Sender<bool>,
     /// The latest version that the watch has shown of any of them.
     shown: AtomicU64,
+    /// How many complete lists were seen.
+    lists: AtomicU64,
     /// The kind, in the API version in which the cluster serves it.
     followed_as: RwLock<Option<Kind>>,
 }
@@ -91,6 +93,7 @@ impl<T> Default for Objects<T> {
             charge: Mutex::new(Memory::default().charge()),
             complete: watch::Sender::new(false),
             shown: AtomicU64::new(0),
+            lists: AtomicU64::new(0),
             followed_as: RwLock::default(),
         }
     }
@@ -102,16 +105,17 @@ impl<T: View> Objects<T> {
         self.update(key, after, |one, other| one.meta().is_after(&other.meta()));
     }
 
-    /// The same of an object that fipd has just made, of which the watch may not know yet. Where the watch has come further, it
-    /// is gone again.
-    pub fn keep_made(&self, key: &Key, made: T) {
+    /// The same of an object that fipd has just made, of which the watch may not know yet. Where the watch has come further, or a
+    /// list is complete that was not when fipd began to make it, `lists` of them being so then, it is gone again.
+    pub fn keep_made(&self, key: &Key, made: T, lists: u64) {
         let version = number(&made.meta().version);
         let mut map = self.map.write();
         if map.contains_key(key) {
             drop(map);
             return self.keep(key, made);
         }
-        if version.is_some_and(|version| version > self.shown.load(Ordering::Relaxed)) {
+        let is_new = version.is_some_and(|version| version > self.shown.load(Ordering::Relaxed));
+        if is_new && self.lists() == lists {
             // Where there is no memory the watch reports that.
             let _ = self.replace(&mut map, key, Some(Observed::Parsed(Arc::new(made))));
         }
@@ -207,6 +211,11 @@ impl<T: PartialEq + Debug> Objects<T> {
     /// Whether a complete list was seen at least once.
     pub fn is_complete(&self) -> bool {
         *self.complete.borrow()
+    }
+
+    /// How many complete lists were seen.
+    pub fn lists(&self) -> u64 {
+        self.lists.load(Ordering::Relaxed)
     }
 
     /// Waits for the first complete list.
@@ -312,6 +321,7 @@ impl<T: PartialEq + Debug> Objects<T> {
     /// Removes what a complete list did not contain; the keys removed.
     fn retain(&self, listed: &BTreeSet<Key>) -> Vec<Key> {
         let mut map = self.map.write();
+        self.lists.fetch_add(1, Ordering::Relaxed);
         let gone: Vec<Key> = map
             .keys()
             .filter(|key| !listed.contains(*key))
@@ -547,12 +557,20 @@ mod tests {
                 resource_version: Some(shown.into()),
                 ..ObjectMeta::default()
             });
-            objects.keep_made(&key, made(version));
+            objects.keep_made(&key, made(version), objects.lists());
             assert_eq!(objects.get(&key).is_some(), is_kept, "{shown} {version}");
         }
         let objects = Objects::new();
+        let before = objects.lists();
+        objects.retain(&BTreeSet::new());
+        objects.keep_made(&key, made("10"), before);
+        assert!(
+            objects.get(&key).is_none(),
+            "it was listed and is not there"
+        );
+        let objects = Objects::new();
         for (version, known) in [("10", "10"), ("9", "10"), ("11", "11")] {
-            objects.keep_made(&key, made(version));
+            objects.keep_made(&key, made(version), objects.lists());
             assert_eq!(objects.get(&key).unwrap().meta.version, known);
         }
     }

@@ -359,10 +359,10 @@ impl PodController {
         key: &Key,
         object: &fipd_crds::flat_network::FlatNetworkIP,
     ) -> Reconciled {
-        let target = FLAT_IP.target(key);
+        let (target, lists) = (FLAT_IP.target(key), self.ips.context.objects.lists());
         match self.context.remote.create_seen(&target, object).await {
             Ok(made) => {
-                self.written(key, |ips| ips.keep_made(key, FlatIpView::of(made)));
+                self.written(key, |ips| ips.keep_made(key, FlatIpView::of(made), lists));
                 Ok(Next::Done)
             }
             // The watch shows it soon.
