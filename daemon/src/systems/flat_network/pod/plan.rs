@@ -51,10 +51,8 @@ pub enum PodPlan {
 pub enum Why {
     /// There is no such pod.
     Absent,
-    /// The pod is being deleted, or has ended.
-    Ends,
-    /// It is the address of an earlier pod of the name.
-    Predecessor,
+    /// Its pod is being deleted or has ended, or was an earlier one of the name.
+    Over,
     /// Nobody came in the time that it was kept.
     KeptLongEnough,
 }
@@ -98,30 +96,21 @@ pub fn plan(
         (None, None) => PodPlan::Nothing,
         (None, Some(ip)) => without_pod(ip, now.book),
         // An evicted ordinal has a successor as a deleted one has.
-        (Some(pod), there) if pod.is_over() => match is_kept(pod, there, facts) {
-            true => PodPlan::Nothing,
-            false => release(pod, there),
-        },
+        (Some(pod), Some(_)) if pod.is_over() && !is_kept(pod, there, facts) => {
+            PodPlan::Release(Why::Over)
+        }
+        (Some(pod), _) if pod.is_over() => PodPlan::Nothing,
         (Some(pod), there) => match &pod.wants {
             Err(_) => match there.filter(|ip| !is_of(ip, pod)) {
                 // What an earlier pod left waits for its time, and no longer.
                 Some(ip) if keeps(ip).is_some() => without_pod(ip, now.book),
-                Some(_) => PodPlan::Release(Why::Predecessor),
+                Some(_) => PodPlan::Release(Why::Over),
                 None => PodPlan::Nothing,
             },
             // One that goes is waited for.
             Ok(_) if ip.is_some() && there.is_none() => PodPlan::Nothing,
             Ok(wants) => serve(key, (pod, wants), there, facts, now.wall),
         },
-    }
-}
-
-/// The address of a pod that ends.
-fn release(pod: &PodView, there: Option<&FlatIpView>) -> PodPlan {
-    match there {
-        None => PodPlan::Nothing,
-        Some(ip) if is_of(ip, pod) => PodPlan::Release(Why::Ends),
-        Some(_) => PodPlan::Release(Why::Predecessor),
     }
 }
 
@@ -162,7 +151,7 @@ fn serve(
             // Its node gave it the address while fipd was away.
             _ if uses => PodPlan::Correct(difference(ip, &wanted)),
             true => PodPlan::TakeOver(difference(ip, &wanted)),
-            false => PodPlan::Release(Why::Predecessor),
+            false => PodPlan::Release(Why::Over),
         };
     }
     let patch = difference(ip, &wanted);

@@ -123,7 +123,7 @@ fn g1_4_the_address_of_a_predecessor_is_given_back_and_never_used() {
     let now = pod("p1");
     assert_eq!(
         planned(Some(&now), Some(&before)),
-        PodPlan::Release(Why::Predecessor)
+        PodPlan::Release(Why::Over)
     );
     let mut ends = before.clone();
     ends.meta.deleted = Some(fipd_core::Timestamp(1));
@@ -158,7 +158,7 @@ fn g1_21_an_address_goes_with_its_pod_and_at_once_with_a_finished_one() {
     let finished = pod_with("p1", "Job", &finished);
     assert_eq!(
         planned(Some(&finished), Some(&ip)),
-        PodPlan::Release(Why::Ends)
+        PodPlan::Release(Why::Over)
     );
     assert_eq!(
         planned(Some(&finished), None),
@@ -167,7 +167,7 @@ fn g1_21_an_address_goes_with_its_pod_and_at_once_with_a_finished_one() {
     );
     let ends = json!({ "metadata": { "deletionTimestamp": "1970-01-01T00:00:09Z" } });
     let ends = pod_with("p1", "ReplicaSet", &ends);
-    assert_eq!(planned(Some(&ends), Some(&ip)), PodPlan::Release(Why::Ends));
+    assert_eq!(planned(Some(&ends), Some(&ip)), PodPlan::Release(Why::Over));
     assert_eq!(planned(None, None), PodPlan::Nothing);
 }
 
@@ -226,10 +226,7 @@ fn an_ordinal_keeps_its_address_for_as_long_as_is_declared() {
     // A successor on another subnet gets an address of that.
     let moved = json!({ "metadata": { "annotations": { SUBNET: "other" } } });
     let moved = pod_with("p2", "StatefulSet", &moved);
-    assert_eq!(
-        plan(Some(&moved), &ip, 1_400),
-        PodPlan::Release(Why::Predecessor)
-    );
+    assert_eq!(plan(Some(&moved), &ip, 1_400), PodPlan::Release(Why::Over));
     // Without a word about it an ordinal keeps nothing.
     let plain = made(
         &first,
@@ -390,7 +387,7 @@ fn an_address_that_waits_for_the_next_pod_is_kept_although_annotations_make_no_s
     let wrong = crate::validation::Wrong::new("field", "value", "allowed");
     for (owner, expected) in [
         ("StatefulSet", PodPlan::Nothing),
-        ("ReplicaSet", PodPlan::Release(Why::Ends)),
+        ("ReplicaSet", PodPlan::Release(Why::Over)),
     ] {
         let ip = made(&pod_with("p1", owner, &json!({})), &sticky, active());
         let pod = PodView {
@@ -421,7 +418,7 @@ fn what_an_earlier_pod_left_waits_for_its_time_although_annotations_make_no_sens
     kept.kept_since = Some(at(900));
     let over = PodPlan::Release(Why::KeptLongEnough);
     assert_eq!(planned(Some(&next), Some(&kept)), over);
-    let expected = PodPlan::Release(Why::Predecessor);
+    let expected = PodPlan::Release(Why::Over);
     assert_eq!(planned(Some(&next), Some(&left(&facts()))), expected);
     let mut own = left(&sticky);
     own.spec.pod_id = "p2".to_owned();
