@@ -1,6 +1,8 @@
 //! Makes the pool what its object describes, and shows what became of it.
 
-use fipd_core::{Ledger, Pool, PoolEdit, PoolSpec, Refusal, Request};
+use std::sync::Arc;
+
+use fipd_core::{Lease, Ledger, Pool, PoolEdit, PoolSpec, Refusal, Request};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::jiff;
 use serde::de::IgnoredAny;
@@ -8,7 +10,7 @@ use serde_json::json;
 
 use super::{
     Eligible, Leaving, OBSTRUCTED, PoolController, PoolReport, PoolSource, PoolState, entries,
-    not_ready, pool_facts, state::VLAN_UNKNOWN,
+    leases_of, not_ready, pool_facts, state::VLAN_UNKNOWN,
 };
 use crate::{
     clusters::adoption::AT_ONCE,
@@ -228,10 +230,14 @@ impl<S: PoolSource> PoolController<S> {
         let site = &self.context.site;
         let (id, text) = (state.pool.id, |lease: &_| self.source.entry(lease));
         let listed = (S::LISTED > 0).then(|| entries(&site.ipam, id, S::LISTED, text));
+        let entries = listed.unwrap_or_default();
+        let is_cut = S::COUNTS_TEXTS && entries.len() > S::LISTED;
+        let has_text = |lease: &Arc<Lease>| !self.source.entry(lease).is_empty();
         PoolState {
             shared: site.session.clusters.shared_range_note(&state.pool),
             unread: self.unread(key, object),
-            entries: listed.unwrap_or_default(),
+            entries,
+            texts: is_cut.then(|| leases_of(&site.ipam, id).filter(has_text).count()),
             ..state
         }
     }

@@ -68,6 +68,8 @@ pub trait PoolSource: Send + Sync + 'static {
     const AMBIGUOUS_IS_UNREADY: bool;
     /// The most leases that the status lists.
     const LISTED: usize = 0;
+    /// Whether the status tells leases with a text from others, so that those past the list are counted as well.
+    const COUNTS_TEXTS: bool = false;
     /// Before `[namespace/]name` in the address book, where another kind of the system has such names as well. It has an
     /// underscore, as no name of an object does.
     const TAG: &'static str = "";

@@ -69,6 +69,7 @@ mod tests {
             shared: None,
             unread: None,
             entries: vec![],
+            texts: None,
         }
     }
 

@@ -44,6 +44,8 @@ pub struct PoolState {
     pub unread: Option<(&'static str, String)>,
     /// Address and text of its leases, ascending; up to one more than the status lists.
     pub entries: Vec<(IpAddr, String)>,
+    /// How many of all its leases have a text, where `entries` are not all and the kind counts them.
+    pub texts: Option<usize>,
 }
 
 /// What a status shows.
@@ -69,6 +71,7 @@ impl PoolState {
             shared: None,
             unread: None,
             entries: Vec::new(),
+            texts: None,
             pool: Arc::clone(pool),
         })
     }

@@ -141,6 +141,7 @@ impl PoolSource for SubnetSource {
     const LEAVING: Leaving = Leaving::Refused;
     const AMBIGUOUS_IS_UNREADY: bool = true;
     const LISTED: usize = status::LISTED;
+    const COUNTS_TEXTS: bool = true;
 
     fn facts<'a>(&'a self, subnet: &'a SubnetView) -> SourceFacts<'a> {
         SourceFacts {

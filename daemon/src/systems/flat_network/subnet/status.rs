@@ -51,7 +51,8 @@ pub(super) fn desired(
         let listed = state.entries.iter().take(LISTED);
         let (in_use, kept): (Vec<_>, Vec<_>) =
             listed.partition(|(_, workload)| workload.is_empty());
-        let used = count(state).saturating_sub(kept.len() as u128);
+        let all_kept = state.texts.unwrap_or(kept.len());
+        let used = count(state).saturating_sub(all_kept as u128);
         status.used_ip_count = i64::try_from(used).unwrap_or(i64::MAX);
         let in_use = in_use.into_iter().map(|(address, _)| *address);
         status.used_ip = joined(in_use.chain(gateway).collect());
@@ -140,7 +141,12 @@ fn follows(before: IpAddr, address: IpAddr) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use fipd_core::{PoolUsage, testing};
+    use fipd_crds::flat_network::FlatNetworkSubnet;
+    use serde_json::json;
+
     use super::*;
+    use crate::controller::conditions::ConditionUpdate;
 
     fn ranges(addresses: &[&str]) -> Vec<String> {
         let addresses = addresses
@@ -150,6 +156,49 @@ mod tests {
         ranges
             .map(|range| format!("{}-{}", range.from, range.to))
             .collect()
+    }
+
+    /// What the status says of a pool with these entries, of whose addresses other pools have some, and `texts`.
+    fn shown(entries: &[(u32, &str)], attributed: u128, texts: Option<usize>) -> i64 {
+        let object = json!({
+            "metadata": { "name": "lab" },
+            "spec": { "flatMode": "macvlan", "master": "eth0", "vlan": 10, "cidr": "10.0.0.0/16" },
+        });
+        let object: FlatNetworkSubnet = serde_json::from_value(object).expect("a subnet");
+        let entry = |(number, text): &(u32, &str)| {
+            let address = std::net::Ipv4Addr::from_bits(0x0A00_0001 + number);
+            (IpAddr::V4(address), (*text).to_owned())
+        };
+        let state = PoolState {
+            pool: testing::pool(testing::pool_spec("lab", &["10.0.0.0/16"])).into(),
+            usage: PoolUsage {
+                used: attributed + 7,
+                attributed,
+                ..PoolUsage::default()
+            },
+            network: "vlan-10".to_owned(),
+            waiting: Vec::new(),
+            doubt: None,
+            overlap: None,
+            shared: None,
+            unread: None,
+            entries: entries.iter().map(entry).collect(),
+            texts,
+        };
+        let report = PoolReport {
+            ready: ConditionUpdate::ready(true, "Mirrored", "the pool gives addresses"),
+            state: Some(state),
+        };
+        let now = jiff::Timestamp::default();
+        desired(&SubnetView::of(object), &report, &[], now).used_ip_count
+    }
+
+    #[test]
+    fn what_is_kept_is_not_in_use_wherever_the_list_is_cut() {
+        let web = "Deployment/ns/web";
+        assert_eq!(shown(&[(1, ""), (2, web), (3, "")], 3, None), 2);
+        let many: Vec<(u32, &str)> = (0..=10_000).map(|number| (number, "")).collect();
+        assert_eq!(shown(&many, 10_010, Some(3)), 10_007);
     }
 
     /// Defect g1-8: what is kept is shown by workload.

@@ -136,6 +136,7 @@ mod tests {
             shared: Some("10.0.0.1-10.0.0.2 with IPAddressPool m/a of cluster c".to_owned()),
             unread: None,
             entries: Vec::new(),
+            texts: None,
         };
         let now = jiff::Timestamp::from_second(1_000).expect("a time");
         let shown = |before: &PoolStatus, state: &PoolState| {
