@@ -310,6 +310,56 @@ async fn g1_20_a_subnet_in_use_keeps_what_it_is_and_stays() {
     bed.objects.wait_gone(SUBNET, &path).await.unwrap();
 }
 
+/// A subnet goes under its pods where somebody strips its finalizer: one that is made anew on another VLAN gets neither them nor the
+/// network of theirs.
+#[tokio::test]
+async fn a_subnet_made_anew_while_its_addresses_are_in_use_stays_on_its_vlan() {
+    let bed = PodBed::share(&["anew"]).await.unwrap();
+    let make = async |vlan: u16| {
+        let made = bed
+            .objects
+            .subnet("anew", "10.110.0.0/24", json!({ "vlan": vlan }));
+        made.await.unwrap();
+    };
+    let path = subnet("anew");
+    make(110).await;
+    bed.objects
+        .wait_phase(SUBNET, &path, "Active")
+        .await
+        .unwrap();
+    bed.objects
+        .pod("anew/a", "anew", "auto", json!({}))
+        .await
+        .unwrap();
+    bed.objects.wait_address("anew/a").await.unwrap();
+    bed.objects.delete(SUBNET, &path).await.unwrap();
+    let strip = json!({ "metadata": { "finalizers": null } });
+    bed.objects.merge(SUBNET, &path, strip).await.unwrap();
+    bed.objects.wait_gone(SUBNET, &path).await.unwrap();
+    make(111).await;
+    let refused = bed
+        .objects
+        .wait_phase(SUBNET, &path, "Failed")
+        .await
+        .unwrap();
+    let message = refused["status"]["failureMessage"].as_str().unwrap();
+    assert!(
+        message.contains("spec.vlan") && message.contains("vlan-110"),
+        "{message}"
+    );
+    assert!(refused["status"]["accepted"].is_null(), "{refused}");
+    assert_eq!(bed.leases("10.110.").await.unwrap().len(), 1);
+    let back = json!({ "spec": { "vlan": 110 } });
+    bed.objects.merge(SUBNET, &path, back).await.unwrap();
+    bed.objects
+        .wait_phase(SUBNET, &path, "Active")
+        .await
+        .unwrap();
+    bed.objects.delete("Pod", "anew/a").await.unwrap();
+    bed.objects.delete(SUBNET, &path).await.unwrap();
+    bed.objects.wait_gone(SUBNET, &path).await.unwrap();
+}
+
 /// The alerts on flat networks fire by what fipd serves.
 #[tokio::test]
 async fn a_subnet_that_is_full_and_a_pod_that_waits_for_it_are_alerted() {
