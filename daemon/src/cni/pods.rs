@@ -15,7 +15,7 @@ use fipd_crds::flat_network::{
     names::{CHOSEN_MAC, FURTHER_INTERFACES, IPV6TO4},
 };
 use futures::{StreamExt as _, future::select_all};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 use kube::{
     Api,
     api::{WatchEvent, WatchParams},
@@ -34,7 +34,7 @@ use crate::{
     connected::Connected,
     controller::{
         client::{Patch, Remote, Target},
-        conditions::{CONFLICT, READY},
+        conditions::{CONFLICT, READY, REFUSED},
     },
     validation::flat_network::{interfaces::InterfaceId, subnet::FlatSubnet},
 };
@@ -278,11 +278,11 @@ impl<'w> AddressWait<'w> {
         self.seen = ip;
         let terminating = |ip: &FlatNetworkIP| ip.metadata.deletion_timestamp.is_some();
         let there = self.seen.clone().filter(|ip| !terminating(ip))?;
-        // What another has too it gets only after that.
-        if !status.addr.is_empty() && contention(&status).is_none() {
-            return Some(Ok(there));
-        }
-        (status.phase == FAILED).then(|| Err(self.not_there(&status)))
+        let usable = is_usable(&status, there.metadata.generation)?;
+        Some(match usable {
+            true => Ok(there),
+            false => Err(self.not_there(&status)),
+        })
     }
 
     fn late(&self) -> NotThere {
@@ -307,17 +307,40 @@ impl<'w> AddressWait<'w> {
     }
 }
 
-/// Why its address is not the pod's alone.
-fn contention(status: &FlatNetworkIPStatus) -> Option<&str> {
-    let mut conditions = status.conditions.iter();
-    let ready = conditions.find(|one| one.type_ == READY && one.status == "False")?;
-    (ready.reason == CONFLICT).then_some(&ready.message)
+/// Whether the pod may use the address of its object; `None`: that is not decided yet. An original leaves no conditions, and its
+/// addresses are taken as they are.
+fn is_usable(status: &FlatNetworkIPStatus, generation: Option<i64>) -> Option<bool> {
+    // What another has too it gets only after that.
+    if status.addr.is_empty() || unready(status, CONFLICT).is_some() {
+        return (status.phase == FAILED).then_some(false);
+    }
+    let judged = ready(status).and_then(|ready| ready.observed_generation);
+    if judged.is_some() && judged < generation {
+        return None;
+    }
+    // The address stays that of the specification before the edit, which nobody shows.
+    Some(unready(status, REFUSED).is_none())
 }
 
-/// Why the pod has no address.
+fn ready(status: &FlatNetworkIPStatus) -> Option<&Condition> {
+    status.conditions.iter().rfind(|one| one.type_ == READY)
+}
+
+/// The message of an object that is not ready for this reason.
+fn unready<'s>(status: &'s FlatNetworkIPStatus, reason: &str) -> Option<&'s str> {
+    let ready = ready(status).filter(|ready| ready.status == "False" && ready.reason == reason)?;
+    Some(&ready.message)
+}
+
+/// Why the pod cannot have an address.
 fn says(status: &FlatNetworkIPStatus) -> &str {
     let failed = Some(&*status.failure_message).filter(|text| !text.is_empty());
-    contention(status).or(failed).unwrap_or("no address yet")
+    let edited = (!status.addr.is_empty()).then_some("an edit of it is not decided yet");
+    unready(status, CONFLICT)
+        .or_else(|| unready(status, REFUSED))
+        .or(failed)
+        .or(edited)
+        .unwrap_or("no address yet")
 }
 
 /// The address of an object, and its subnet.
@@ -333,9 +356,8 @@ async fn address(site: &PodSite, ip: &FlatNetworkIP) -> Result<PodAddress, NotTh
     let subnet = read.await.map_err(|error| refuse(error.to_string()))?;
     let subnet = FlatSubnet::in_force(&subnet)
         .map_err(|why| refuse(format!("FlatNetworkSubnet {name}: {why}")))?;
-    let address = status.addr.parse();
-    let address =
-        address.map_err(|_| refuse(format!("status.addr {:?} is no address", status.addr)))?;
+    let address = address_of(&subnet, &status.addr)
+        .map_err(|why| refuse(format!("FlatNetworkSubnet {name}: {why}")))?;
     let annotations = ip.metadata.annotations.as_ref();
     let annotation = |key: &str| annotations.and_then(|all| all.get(key));
     let mac = Some(status.mac).filter(|mac| !mac.is_empty());
@@ -345,6 +367,20 @@ async fn address(site: &PodSite, ip: &FlatNetworkIP) -> Result<PodAddress, NotTh
         with_6to4: annotation(IPV6TO4).is_some_and(|value| !value.is_empty()),
         mac: mac.or_else(|| annotation(CHOSEN_MAC).cloned()),
     })
+}
+
+/// The address, which the subnet has to have: with the prefix and the VLAN of another one nobody would reach it.
+fn address_of(subnet: &FlatSubnet, shown: &str) -> Result<IpAddr, String> {
+    let address: IpAddr = shown
+        .parse()
+        .map_err(|_| format!("status.addr {shown:?} is no address"))?;
+    match subnet.cidr.contains(&address) {
+        true => Ok(address),
+        false => Err(format!(
+            "status.addr {address} is not in its spec.cidr {}; delete the pod, so that the next one gets an address of it",
+            subnet.cidr
+        )),
+    }
 }
 
 /// Says in the status of each object that the pod has the address; not if the object is another pod's by now, or has another
@@ -453,7 +489,80 @@ pub async fn serve(sites: &PodSites, session: ClusterSession, subnets: Text) {
 mod tests {
     use std::collections::BTreeMap;
 
+    use fipd_crds::flat_network::FlatNetworkSubnetSpec;
+    use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff};
+
     use super::*;
+
+    fn status(addr: &str, ready: Option<(&str, &str, Option<i64>)>) -> FlatNetworkIPStatus {
+        let ready = ready.map(|(status, reason, generation)| Condition {
+            type_: READY.into(),
+            status: status.into(),
+            reason: reason.into(),
+            message: format!("{reason} of the test"),
+            observed_generation: generation,
+            last_transition_time: Time(jiff::Timestamp::UNIX_EPOCH),
+        });
+        FlatNetworkIPStatus {
+            addr: addr.into(),
+            conditions: ready.into_iter().collect(),
+            ..FlatNetworkIPStatus::default()
+        }
+    }
+
+    /// Otherwise a pod that names another subnet would get its old address there.
+    #[test]
+    fn an_address_is_used_once_its_object_is_judged_and_unless_that_is_refused() {
+        let usable = |addr, ready| is_usable(&status(addr, ready), Some(2));
+        let address = "10.0.0.5";
+        assert_eq!(usable("", None), None);
+        assert_eq!(usable(address, None), Some(true), "of an original");
+        assert_eq!(
+            usable(address, Some(("True", "Allocated", None))),
+            Some(true)
+        );
+        assert_eq!(
+            usable(address, Some(("True", "Allocated", Some(2)))),
+            Some(true)
+        );
+        assert_eq!(usable(address, Some(("True", "Allocated", Some(1)))), None);
+        assert_eq!(usable(address, Some(("False", REFUSED, Some(1)))), None);
+        assert_eq!(
+            usable(address, Some(("False", REFUSED, Some(2)))),
+            Some(false)
+        );
+        assert_eq!(usable(address, Some(("False", CONFLICT, Some(2)))), None);
+        let failed = FlatNetworkIPStatus {
+            phase: FAILED.into(),
+            ..status("", None)
+        };
+        assert_eq!(is_usable(&failed, Some(1)), Some(false));
+        let refused = status(address, Some(("False", REFUSED, Some(2))));
+        assert_eq!(says(&refused), "Refused of the test");
+        let edited = status(address, Some(("True", "Allocated", Some(1))));
+        assert_eq!(says(&edited), "an edit of it is not decided yet");
+    }
+
+    #[test]
+    fn an_address_is_one_of_its_subnet() {
+        let spec = FlatNetworkSubnetSpec {
+            flat_mode: "macvlan".into(),
+            master: "eth0".into(),
+            cidr: "10.0.0.0/24".into(),
+            ..FlatNetworkSubnetSpec::default()
+        };
+        let subnet = FlatSubnet::read(&spec).unwrap();
+        let inside = "10.0.0.5".parse().unwrap();
+        assert_eq!(address_of(&subnet, "10.0.0.5"), Ok(inside));
+        for (shown, says) in [
+            ("10.1.0.5", "10.0.0.0/24"),
+            ("fd00::5", "10.0.0.0/24"),
+            ("10.0.0", "no address"),
+        ] {
+            let why = address_of(&subnet, shown).unwrap_err();
+            assert!(why.contains(shown) && why.contains(says), "{why}");
+        }
+    }
 
     fn base(further: &str) -> ObjectMeta {
         ObjectMeta {
