@@ -46,6 +46,8 @@ pub struct HostState {
     boot: String,
     /// Tags of routes: that of new ones first, then those of earlier settings.
     protocols: Vec<u8>,
+    /// Of this host.
+    boots: BTreeSet<String>,
     is_new_epoch: bool,
     board: CniBoard,
 }
@@ -62,11 +64,13 @@ impl HostState {
         let boot = boot.trim().to_owned();
         let mut journal = CniJournal::open(path)?;
         let protocols = notes::protocols(&mut journal, protocol, &boot)?;
+        let boots = notes::boots(&mut journal, &boot)?;
         let is_new_epoch = notes::is_new_epoch(&mut journal, epoch, &boot)?;
         let host = Self {
             journal,
             boot,
             protocols,
+            boots,
             is_new_epoch,
             board,
         };
@@ -77,6 +81,11 @@ impl HostState {
     /// Which boot of the host it is.
     pub fn boot(&self) -> &str {
         &self.boot
+    }
+
+    /// All boots of the host that are known.
+    pub fn boots(&self) -> &BTreeSet<String> {
+        &self.boots
     }
 
     /// Whether the address book was restored, or taken over, since the boot before this one: it may not know which of its

@@ -10,6 +10,7 @@
 
 mod attach;
 mod board;
+mod boots;
 mod deletion;
 mod host;
 mod host_route;

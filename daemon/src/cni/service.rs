@@ -407,29 +407,6 @@ impl CniService {
         self.delete_deferred().await;
     }
 
-    /// Frees what containers of an earlier boot have of the address book; whether all is free. A restored address book may know an
-    /// earlier boot of containers that run, and loses nothing in this one.
-    pub async fn forget_earlier_boots(&self) -> bool {
-        let Some(leases) = &self.leases else {
-            return true;
-        };
-        if self.host.lock().await.is_new_epoch() {
-            tracing::info!(
-                "the address book was restored or taken over: addresses of containers of earlier boots stay until DEL, GC or the next boot"
-            );
-            return true;
-        }
-        let released = leases.release_earlier_boots().await;
-        if let Err(refusal) = &released {
-            let error = &refusal.why;
-            tracing::warn!(
-                error,
-                "cannot release addresses of containers of an earlier boot; will retry"
-            );
-        }
-        released.is_ok()
-    }
-
     pub(super) fn warn_about(
         &self,
         whose: &str,

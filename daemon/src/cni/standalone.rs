@@ -139,18 +139,23 @@ impl ContainerLeases {
         Ok(())
     }
 
-    /// Gives back what containers of earlier boots have; goes on after errors. A container that was started again has its leases
-    /// as one of this boot.
-    pub async fn release_earlier_boots(&self) -> Result<(), CallRefusal> {
+    /// Gives back what containers of earlier boots of this host have; goes on after errors. A container that was started again has
+    /// its leases as one of this boot. Answers those of other boots: they may run on another host.
+    pub async fn release_earlier_boots(
+        &self,
+        boots: &BTreeSet<String>,
+    ) -> Result<Vec<Holder>, CallRefusal> {
+        let all = self.holders(None).into_iter();
+        let earlier = all.filter(|holder| holder.instance != self.boot);
+        let (ended, others): (Vec<Holder>, Vec<Holder>) =
+            earlier.partition(|holder| boots.contains(&*holder.instance));
         let mut result = Ok(());
-        for holder in self.holders(None) {
-            if holder.instance != self.boot {
-                let reason = "the host was started again, and the container was not";
-                let scope = ReleaseScope::Holder(holder);
-                result = self.release_scope(scope, reason).await.and(result);
-            }
+        for holder in ended {
+            let reason = "the host was started again, and the container was not";
+            let scope = ReleaseScope::Holder(holder);
+            result = self.release_scope(scope, reason).await.and(result);
         }
-        result
+        result.map(|()| others)
     }
 
     async fn release_scope(&self, scope: ReleaseScope, reason: &str) -> Result<(), CallRefusal> {

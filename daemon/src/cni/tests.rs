@@ -80,6 +80,9 @@ impl Site {
             spec.exclusions = kept.iter().map(|one| one.parse().unwrap()).collect();
             ipam.submit(create_pool(spec)).await.unwrap();
         }
+        let mut journal = journal::CniJournal::open(&dir.path().join(JOURNAL)).unwrap();
+        journal.note_made("boot/earlier", Some("earlier")).unwrap();
+        drop(journal);
         let options = options(Some(ipam.clone()), dir.path());
         let service = start(&options).await.unwrap();
         Self {
@@ -117,9 +120,13 @@ impl Site {
 
     /// Gives containers addresses in an earlier boot of the host.
     async fn add_earlier(&self, containers: &[&str]) {
+        self.add_of_boot("earlier", containers).await;
+    }
+
+    async fn add_of_boot(&self, boot: &str, containers: &[&str]) {
         let earlier = ContainerLeases {
             ipam: self.ipam.clone(),
-            boot: "earlier".into(),
+            boot: boot.into(),
         };
         let conf = fipd_cni::NetConf::parse(
             r#"{"cniVersion":"1.1.0","name":"lan","master":"eth0","ipam":{"pools":["lan"]}}"#,
@@ -353,6 +360,16 @@ async fn what_an_earlier_boot_left_is_freed_and_what_was_started_again_is_not() 
     site.add("b", &["lan"]).await.unwrap();
     assert!(site.service.forget_earlier_boots().await);
     assert_eq!(site.leases(), ["10.0.0.2"]);
+}
+
+/// The address book may have come from there, where they run.
+#[tokio::test]
+async fn what_containers_of_another_host_have_stays() {
+    let site = Site::new().await;
+    site.add_of_boot("elsewhere", &["a"]).await;
+    site.add_earlier(&["b"]).await;
+    assert!(site.service.forget_earlier_boots().await);
+    assert_eq!(site.leases(), ["10.0.0.1"]);
 }
 
 /// The file may know another boot although the container runs.

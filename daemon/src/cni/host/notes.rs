@@ -1,6 +1,32 @@
 //! What the journal notes beside what fipd makes of the host: tags of its routes, and the epoch of the address book.
 
+use std::collections::BTreeSet;
+
 use crate::cni::journal::{CniJournal, CniJournalError};
+
+/// Boots that are remembered: what containers of one that is forgotten have waits for an admin.
+const BOOTS: usize = 1_000;
+
+/// The boots of this host that the journal knows, with that of now. Where the address book comes from another host, those of its
+/// containers are not among them.
+pub(super) fn boots(
+    journal: &mut CniJournal,
+    boot: &str,
+) -> Result<BTreeSet<String>, CniJournalError> {
+    const NOTE: &str = "boot/";
+    journal.note_made(&format!("{NOTE}{boot}"), Some(boot))?;
+    let noted = journal.made().keys();
+    let noted = noted.filter_map(|thing| thing.strip_prefix(NOTE));
+    let mut boots: BTreeSet<String> = noted.map(str::to_owned).collect();
+    let too_many = boots.len().saturating_sub(BOOTS);
+    let earlier = boots.iter().filter(|one| *one != boot);
+    let forgotten: Vec<String> = earlier.take(too_many).cloned().collect();
+    for one in forgotten {
+        journal.note_made(&format!("{NOTE}{one}"), None)?;
+        boots.remove(&one);
+    }
+    Ok(boots)
+}
 
 /// The tag of new routes, and those of earlier settings that attachments may have: the journal notes each. Without attachments
 /// none of the earlier ones is there any more.

@@ -47,6 +47,24 @@ fn an_epoch_is_new_in_the_boot_in_which_it_is_first_seen() {
     assert_eq!(noted.collect::<Vec<_>>(), ["epoch/2"]);
 }
 
+#[test]
+fn boots_of_the_host_are_noted_and_not_too_many() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cni.redb");
+    let mut journal = CniJournal::open(&path).unwrap();
+    for boot in ["one", "two"] {
+        let expected = notes::boots(&mut journal, boot).unwrap();
+        assert!(expected.contains(boot) && expected.contains("one"));
+    }
+    for number in 0..=1_000 {
+        let made = format!("boot/{number}");
+        journal.note_made(&made, Some("earlier")).unwrap();
+    }
+    let boots = notes::boots(&mut journal, "two").unwrap();
+    assert_eq!((boots.len(), boots.contains("two")), (1_000, true));
+    assert_eq!(notes::boots(&mut journal, "two").unwrap(), boots);
+}
+
 /// Otherwise it would lose what it uses with the user that the journal knew of.
 #[test]
 fn a_user_that_a_failed_write_left_in_the_file_counts() {
