@@ -15,6 +15,7 @@ use crate::{
     ipam::Ipam,
     rules::{NodeFound, RuleBoard, ledger, wisher},
     settings::Settings,
+    store::HostId,
     system::{HostMeans, Shared},
 };
 
@@ -123,6 +124,7 @@ pub fn plugins(settings: &Settings, ipam: Option<&Ipam>, shared: &Shared) -> Cni
         ipam: ipam.cloned(),
         sites: shared.get(),
         data_dir: settings.data_dir.clone(),
+        host: HostId::of_this_host(),
         spool: cni::SPOOL.into(),
         protocol: host.rule_protocol,
         board: shared.get(),

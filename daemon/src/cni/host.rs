@@ -22,6 +22,7 @@ use super::{
     record::{AttachmentKey, AttachmentRecord, HostUse, PodOwner, VlanUse},
     refusal::{CallRefusal, kernel},
 };
+use crate::store::HostId;
 
 /// The alias of VLANs that fipd makes, for people; the journal says which are.
 const ALIAS: &str = "fipd-cni";
@@ -53,16 +54,17 @@ pub struct HostState {
 }
 
 impl HostState {
-    /// `epoch`: number of the address book's epoch, where it has one.
+    /// `host`: where it is known; `epoch`: number of the address book's epoch, where it has one.
     pub fn open(
         path: &Path,
+        host: Option<HostId>,
         protocol: u8,
         epoch: Option<u64>,
         board: CniBoard,
     ) -> Result<Self, HostError> {
         let boot = fs::read_to_string(BOOT_ID).map_err(HostError::Boot)?;
         let boot = boot.trim().to_owned();
-        let mut journal = CniJournal::open(path)?;
+        let mut journal = notes::open(path, host)?;
         let protocols = notes::protocols(&mut journal, protocol, &boot)?;
         let boots = notes::boots(&mut journal, &boot)?;
         let is_new_epoch = notes::is_new_epoch(&mut journal, epoch, &boot)?;

@@ -40,7 +40,7 @@ pub use board::{CniBoard, CniHealth};
 pub use fipd_cni::spool::SPOOL;
 pub use socket::MODE;
 
-use crate::{ipam::Ipam, sockets::Listening};
+use crate::{ipam::Ipam, sockets::Listening, store::HostId};
 use host::{HostError, HostState};
 use pods::PodSites;
 use service::CniService;
@@ -57,6 +57,8 @@ pub struct CniOptions {
     pub ipam: Option<Ipam>,
     pub sites: PodSites,
     pub data_dir: PathBuf,
+    /// `None`: it is not known which host this is.
+    pub host: Option<HostId>,
     pub spool: PathBuf,
     /// The tag of this host's routes (`rtm_protocol`).
     pub protocol: u8,
@@ -129,10 +131,10 @@ async fn forget_earlier_boots(service: &CniService) {
 
 async fn start(options: &CniOptions) -> Served {
     let (path, board) = (options.data_dir.join(JOURNAL), options.board.clone());
-    let protocol = options.protocol;
+    let (host, protocol) = (options.host, options.protocol);
     let epoch = options.ipam.as_ref().and_then(epoch);
     let opened =
-        tokio::task::spawn_blocking(move || HostState::open(&path, protocol, epoch, board));
+        tokio::task::spawn_blocking(move || HostState::open(&path, host, protocol, epoch, board));
     let opened = opened.await.unwrap_or(Err(HostError::Ended));
     let host = opened.map_err(|error| error.to_string())?;
     let boot = host.boot().into();

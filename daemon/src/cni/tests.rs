@@ -33,6 +33,7 @@ fn options(ipam: Option<Ipam>, dir: &Path) -> CniOptions {
         ipam,
         sites: PodSites::default(),
         data_dir: dir.to_owned(),
+        host: None,
         spool: dir.join("spool"),
         protocol: 200,
         board: CniBoard::default(),

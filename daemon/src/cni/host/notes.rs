@@ -1,11 +1,36 @@
 //! What the journal notes beside what fipd makes of the host: tags of its routes, and the epoch of the address book.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, fs, path::Path};
 
-use crate::cni::journal::{CniJournal, CniJournalError};
+use crate::{
+    cni::journal::{CniJournal, CniJournalError},
+    store::HostId,
+};
 
 /// Boots that are remembered: what containers of one that is forgotten have waits for an admin.
 const BOOTS: usize = 1_000;
+
+/// The journal of this host. One that came here with the data directory of another says what that one has and which deletions of its
+/// spool are done: it is put aside, and another is begun. `None`: which host it is, nobody knows.
+pub(super) fn open(path: &Path, host: Option<HostId>) -> Result<CniJournal, CniJournalError> {
+    const NOTE: &str = "host";
+    let mut journal = CniJournal::open(path)?;
+    let Some(host) = host.map(|host| host.text()) else {
+        return Ok(journal);
+    };
+    if journal.made().get(NOTE).is_some_and(|noted| *noted != host) {
+        drop(journal);
+        let aside = path.with_extension("of-another-host");
+        fs::rename(path, &aside).map_err(redb::Error::Io)?;
+        tracing::warn!(
+            aside = %aside.display(),
+            "the journal of attachments is of another host; it is put aside, and an empty one begun"
+        );
+        journal = CniJournal::open(path)?;
+    }
+    journal.note_made(NOTE, Some(&host))?;
+    Ok(journal)
+}
 
 /// The boots of this host that the journal knows, with that of now. Where the address book comes from another host, those of its
 /// containers are not among them.

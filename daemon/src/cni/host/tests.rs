@@ -20,7 +20,7 @@ fn what_is_of_another_boot_or_of_a_namespace_that_is_gone_is_swept() {
     put("earlier", "another", "/proc/7/ns/net");
     put("hidden", &boot, "/proc/0/ns/net");
     drop(journal);
-    let mut host = HostState::open(&path, 200, None, CniBoard::default()).unwrap();
+    let mut host = HostState::open(&path, None, 200, None, CniBoard::default()).unwrap();
     assert_eq!(host.sweep(), []);
     assert_eq!(host.attachments("lan"), [key("hidden")].into());
 }
@@ -31,7 +31,7 @@ fn an_epoch_is_new_in_the_boot_in_which_it_is_first_seen() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("cni.redb");
     let is_new = |epoch| {
-        let host = HostState::open(&path, 200, epoch, CniBoard::default());
+        let host = HostState::open(&path, None, 200, epoch, CniBoard::default());
         host.unwrap().is_new_epoch()
     };
     assert!(!is_new(None), "the address book was never restored");
@@ -45,6 +45,31 @@ fn an_epoch_is_new_in_the_boot_in_which_it_is_first_seen() {
     let journal = CniJournal::open(&path).unwrap();
     let noted = journal.made().keys().filter(|one| one.starts_with("epoch"));
     assert_eq!(noted.collect::<Vec<_>>(), ["epoch/2"]);
+}
+
+/// It would call deletions of this host's spool done, and VLANs of this host its own.
+#[test]
+fn the_journal_of_another_host_is_put_aside() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cni.redb");
+    let replayed = |digit: &str| {
+        let host = HostId::of(&digit.repeat(32));
+        let host = HostState::open(&path, host, 200, None, CniBoard::default());
+        host.unwrap().replayed()
+    };
+    assert_eq!(replayed("a"), 0);
+    let mut journal = CniJournal::open(&path).unwrap();
+    journal.note_replayed(7, None).unwrap();
+    journal.note_made("boot/there", Some("there")).unwrap();
+    drop(journal);
+    assert_eq!(replayed("a"), 7);
+    let unknown = HostState::open(&path, None, 200, None, CniBoard::default()).unwrap();
+    assert!(unknown.boots().contains("there"));
+    drop(unknown);
+    assert_eq!(replayed("b"), 0);
+    let boots = CniJournal::open(&path).unwrap().made().clone();
+    assert!(!boots.contains_key("boot/there"), "{boots:?}");
+    assert!(folder.path().join("cni.of-another-host").exists());
 }
 
 #[test]
@@ -70,7 +95,7 @@ fn boots_of_the_host_are_noted_and_not_too_many() {
 fn a_user_that_a_failed_write_left_in_the_file_counts() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("cni.redb");
-    let mut host = HostState::open(&path, 200, None, CniBoard::default()).unwrap();
+    let mut host = HostState::open(&path, None, 200, None, CniBoard::default()).unwrap();
     let thing = promiscuity("none0");
     let boot = host.boot.clone();
     let record = AttachmentRecord {

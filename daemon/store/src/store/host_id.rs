@@ -63,6 +63,11 @@ impl HostId {
         })
     }
 
+    /// As text for other files of the host, in hexadecimal digits.
+    pub fn text(&self) -> String {
+        HEXLOWER.encode(&self.0)
+    }
+
     /// As the high-water record has it; 0 for an unknown host.
     pub(super) fn bytes(host: Option<Self>) -> [u8; 32] {
         host.map_or([0; 32], |host| host.0)
