@@ -21,16 +21,10 @@ pub struct Attachment {
     #[serde(default)]
     pub probe: bool,
     /// `ADD` reports the finished interface (`AskStep::Made`) before it returns.
-    #[serde(default = "confirms_by_default")]
     pub confirm: bool,
     /// As the configuration has it; `null` where it has none.
     #[serde(default)]
     pub dns: Value,
-}
-
-/// Daemons before this field expect the report.
-fn confirms_by_default() -> bool {
-    true
 }
 
 /// The interface, whose name is `CNI_IFNAME`.

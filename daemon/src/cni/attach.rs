@@ -126,7 +126,8 @@ pub fn kind(conf: &NetConf) -> Result<LinkKind, WrongField> {
     };
     link::kind(&spec).map_err(|wrong| {
         let field = wrong.field.trim_start_matches("spec.").to_owned();
-        (field, wrong.to_string())
+        let why = format!("{:?} is not allowed: {}", wrong.value, wrong.allowed);
+        (field, why)
     })
 }
 

@@ -320,15 +320,10 @@ impl HostState {
         let said = |error: io::Error| kernel(&format!("remove {}", vlan.name), &error);
         if let Some(master) = netlink.find(&vlan.master).map_err(said)? {
             let unfinished = unfinished(&master, vlan.id);
-            // Another index is another interface, which somebody else made. Notes of earlier versions may lack it: those are by the alias.
-            let is_ours = |link: &Link| {
-                let noted = noted.as_deref();
-                let has_alias = link.alias.as_deref() == Some(ALIAS);
-                link.name == unfinished
-                    || link.name == vlan.name
-                        && (noted == Some(&self.boot) && has_alias
-                            || noted == Some(&made_as(&self.boot, link.index)))
-            };
+            // Another index is another interface, which somebody else made.
+            let is_noted = |link: &Link| noted.as_ref() == Some(&made_as(&self.boot, link.index));
+            let is_ours =
+                |link: &Link| link.name == unfinished || link.name == vlan.name && is_noted(link);
             let all = netlink.list().map_err(said)?;
             let mut vlans = all.iter().filter(|link| is_vlan(link, &master, vlan.id));
             if let Some(link) = vlans.find(|link| is_ours(link)) {
@@ -452,9 +447,6 @@ fn is_vlan(link: &Link, master: &Link, wanted: u16) -> bool {
 
 /// The addresses of the interface below an attachment, in the kernel's order, but for those that are valid on their link only.
 fn sources(netlink: &mut Netlink, record: &AttachmentRecord) -> io::Result<Vec<IpAddr>> {
-    if record.master.is_empty() {
-        return Ok(Vec::new());
-    }
     let Some(master) = netlink.find(&record.master)? else {
         return Ok(Vec::new());
     };

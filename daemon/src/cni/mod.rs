@@ -36,6 +36,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+pub use attach::kind;
 pub use board::{CniBoard, CniHealth};
 pub use fipd_cni::spool::SPOOL;
 pub use socket::MODE;

@@ -388,9 +388,9 @@ fn address_of(subnet: &FlatSubnet, shown: &str) -> Result<IpAddr, String> {
 pub async fn activate(sites: &PodSites, owner: &PodOwner, mac: &str) -> Result<(), CallRefusal> {
     let site = site_of(sites, owner)?;
     let remote = Remote::new(site.session.client.clone());
-    for (at, name) in owner.objects.iter().enumerate() {
+    for (name, address) in owner.objects.iter().zip(&owner.addresses) {
         let target = target(owner, name);
-        let patch = activation(owner, at, mac);
+        let patch = activation(&owner.uid, address, mac);
         let patched =
             remote.patch_status_seen::<serde::de::IgnoredAny>(&target, Patch::Json, &patch);
         patched
@@ -401,16 +401,13 @@ pub async fn activate(sites: &PodSites, owner: &PodOwner, mac: &str) -> Result<(
 }
 
 /// The JSON Patch of one of the objects.
-fn activation(owner: &PodOwner, at: usize, mac: &str) -> Value {
-    let test = |path: &str, value: &str| json!({ "op": "test", "path": path, "value": value });
-    let add = |path: &str, value: &str| json!({ "op": "add", "path": path, "value": value });
-    let address = owner.addresses.get(at);
-    let same_address = address.map(|address| test("/status/addr", address));
-    let tests = [test("/spec/podId", &owner.uid)]
-        .into_iter()
-        .chain(same_address);
-    let changes = [add("/status/mac", mac), add("/status/phase", ACTIVE)];
-    tests.chain(changes).collect()
+fn activation(uid: &str, address: &str, mac: &str) -> Value {
+    json!([
+        { "op": "test", "path": "/spec/podId", "value": uid },
+        { "op": "test", "path": "/status/addr", "value": address },
+        { "op": "add", "path": "/status/mac", "value": mac },
+        { "op": "add", "path": "/status/phase", "value": ACTIVE },
+    ])
 }
 
 /// The addresses that the objects of the pod show; `None`: one of them is not this pod's any more.
@@ -596,24 +593,12 @@ mod tests {
 
     #[test]
     fn a_pod_is_active_by_the_address_that_its_interface_has() {
-        let owner = PodOwner {
-            cluster: "c".into(),
-            namespace: "n".into(),
-            uid: "u".into(),
-            objects: vec!["p".into(), "p.if-1".into()],
-            addresses: vec!["10.0.0.5".into()],
-        };
-        let expected = |address: Option<&str>| -> Value {
-            let pod = json!({ "op": "test", "path": "/spec/podId", "value": "u" });
-            let address = address
-                .map(|address| json!({ "op": "test", "path": "/status/addr", "value": address }));
-            let mac = json!({ "op": "add", "path": "/status/mac", "value": "m" });
-            let phase = json!({ "op": "add", "path": "/status/phase", "value": "Active" });
-            let tests = [pod].into_iter().chain(address);
-            tests.chain([mac, phase]).collect()
-        };
-        assert_eq!(activation(&owner, 0, "m"), expected(Some("10.0.0.5")));
-        // As in a record of an earlier version.
-        assert_eq!(activation(&owner, 1, "m"), expected(None));
+        let expected = json!([
+            { "op": "test", "path": "/spec/podId", "value": "u" },
+            { "op": "test", "path": "/status/addr", "value": "10.0.0.5" },
+            { "op": "add", "path": "/status/mac", "value": "m" },
+            { "op": "add", "path": "/status/phase", "value": "Active" },
+        ]);
+        assert_eq!(activation("u", "10.0.0.5", "m"), expected);
     }
 }

@@ -32,8 +32,7 @@ pub struct AttachmentRecord {
     pub boot: String,
     /// Path of the namespace.
     pub netns: String,
-    /// The master, not its VLAN's interface. Empty in records of earlier versions.
-    #[serde(default)]
+    /// The master, not its VLAN's interface.
     pub master: String,
     pub uses: Vec<HostUse>,
     /// `None`: its addresses are from the address book of this host.
@@ -50,8 +49,7 @@ pub struct PodOwner {
     pub uid: String,
     /// Names of its FlatNetworkIPs.
     pub objects: Vec<String>,
-    /// What `status.addr` of each was when the interface was given it. Empty in records of earlier versions.
-    #[serde(default)]
+    /// What `status.addr` of each was when the interface was given it.
     pub addresses: Vec<String>,
 }
 

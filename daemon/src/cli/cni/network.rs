@@ -8,13 +8,12 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use super::places::NAMES;
+use crate::cni;
 
 /// Value of the key `fipd.io/written-by` of a configuration that `fipd cni uninstall` may remove. Runtimes ignore it.
 const WRITER: &str = "fipd cni install";
 /// The name of the file has to fit as well, and that of its new version beside it.
 const LONGEST_NAME: usize = 200;
-const MACVLAN: [&str; 4] = ["bridge", "vepa", "private", "passthru"];
-const IPVLAN: [&str; 3] = ["l2", "l3", "l3s"];
 
 /// A network without Multus.
 #[derive(Clone, Debug, Default, Args)]
@@ -149,7 +148,6 @@ impl NetworkArgs {
         let Some(name) = &self.network else {
             return Ok(None);
         };
-        self.check_modes()?;
         if name.len() > LONGEST_NAME {
             return Err(format!(
                 "--network has {} bytes; at most {LONGEST_NAME} are allowed",
@@ -195,25 +193,9 @@ impl NetworkArgs {
         conf["name"] = name.into();
         conf["cniVersion"] = self.cni_version.as_str().into();
         let parsed = NetConf::parse(&conf.to_string(), Verb::Add);
-        parsed.map(drop).map_err(|error| error.to_string())
-    }
-
-    fn check_modes(&self) -> Result<(), String> {
-        let is_ipvlan = self.flat_mode.as_deref() == Some("ipvlan");
-        let (kind, allowed): (_, &[&str]) = match is_ipvlan {
-            true => ("ipvlan", &IPVLAN),
-            false => ("macvlan", &MACVLAN),
-        };
-        if let Some(mode) = self.mode.as_deref().filter(|mode| !allowed.contains(mode)) {
-            let allowed = allowed.join(", ");
-            return Err(format!(
-                "--mode {mode} is not one of {kind}; allowed: {allowed}"
-            ));
-        }
-        if self.ipvlan_flag.is_some() && !is_ipvlan {
-            return Err("--ipvlan-flag needs --flat-mode ipvlan".to_owned());
-        }
-        Ok(())
+        let parsed = parsed.map_err(|error| error.to_string())?;
+        let kind = cni::kind(&parsed).map(drop);
+        kind.map_err(|(field, why)| format!("{field}: {why}"))
     }
 }
 
@@ -326,7 +308,7 @@ mod tests {
             ("--network lan --master a/b --pool p", "master"),
             (
                 "--network lan --master eth0 --pool p --mode l2",
-                "--mode l2",
+                "mode: \"l2\"",
             ),
             (
                 "--network lan --master eth0 --pool p --flat-mode ipvlan --mode vepa",
@@ -334,7 +316,7 @@ mod tests {
             ),
             (
                 "--network lan --master eth0 --pool p --ipvlan-flag vepa",
-                "--flat-mode ipvlan",
+                "ipvlanFlag: \"vepa\"",
             ),
         ] {
             let error = args(line).unwrap().file().unwrap_err();
