@@ -1,6 +1,7 @@
 //! What attachments share of the host: VLANs, promiscuous masters and routes. The last user takes each away.
 
 mod notes;
+mod running;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,6 +24,8 @@ use super::{
     refusal::{CallRefusal, kernel},
 };
 use crate::store::HostId;
+pub use running::RunningContainer;
+use running::RunningContainers;
 
 /// The alias of VLANs that fipd makes, for people; the journal says which are.
 const ALIAS: &str = "fipd-cni";
@@ -37,6 +40,8 @@ pub enum HostError {
     Journal(#[from] CniJournalError),
     #[error("{BOOT_ID}: {0}")]
     Boot(io::Error),
+    #[error("the list of containers that run: {0}")]
+    Running(io::Error),
     #[error("the task that opens the journal ended")]
     Ended,
 }
@@ -50,6 +55,7 @@ pub struct HostState {
     /// Of this host.
     boots: BTreeSet<String>,
     is_new_epoch: bool,
+    running: RunningContainers,
     board: CniBoard,
 }
 
@@ -68,12 +74,14 @@ impl HostState {
         let protocols = notes::protocols(&mut journal, protocol, &boot)?;
         let boots = notes::boots(&mut journal, &boot)?;
         let is_new_epoch = notes::is_new_epoch(&mut journal, epoch, &boot)?;
+        let running = RunningContainers::open(path, &boot).map_err(HostError::Running)?;
         let host = Self {
             journal,
             boot,
             protocols,
             boots,
             is_new_epoch,
+            running,
             board,
         };
         host.show();
@@ -195,6 +203,7 @@ impl HostState {
         let unused = self.journal.uses().unused_without(&ending);
         self.take_away(&unused)?;
         self.journal.remove(keys).map_err(journal)?;
+        keys.iter().for_each(|key| self.forget_running(key));
         self.show();
         Ok(())
     }

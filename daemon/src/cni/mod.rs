@@ -110,6 +110,7 @@ async fn started(options: &CniOptions, served: &watch::Sender<Served>) -> Arc<Cn
 /// Takes away what containers that are gone have left, time and again.
 async fn sweep(service: &CniService) {
     loop {
+        service.readopt_running().await;
         if let Err(refusal) = service.replay().await {
             let error = refusal.why;
             tracing::warn!(
@@ -143,6 +144,8 @@ async fn start(options: &CniOptions) -> Served {
     let leases = ipam.map(|ipam| ContainerLeases { ipam, boot });
     let (sites, spool) = (options.sites.clone(), options.spool.clone());
     let service = CniService::new(leases, sites, host, spool, options.board.clone());
+    // Before a plugin asks, and before what the spool has is taken away again.
+    service.readopt_running().await;
     Ok(Arc::new(service))
 }
 

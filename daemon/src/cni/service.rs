@@ -1,6 +1,11 @@
 //! Answers what plugins ask.
 
-use std::{collections::BTreeSet, path::PathBuf, sync::Arc, time::Instant};
+use std::{
+    collections::BTreeSet,
+    path::PathBuf,
+    sync::{Arc, atomic::AtomicBool},
+    time::Instant,
+};
 
 use fipd_cni::{
     Answer, Ask, AskStep, CniError, Code, NEWEST, NetConf, Reply, Verb,
@@ -14,7 +19,7 @@ use super::{
     attach,
     board::CniBoard,
     deletion::ReplayTries,
-    host::HostState,
+    host::{HostState, RunningContainer},
     pod_name::PodName,
     pods::{self, PodSites},
     question::PluginQuestion,
@@ -42,6 +47,8 @@ pub struct CniService {
     pub(super) replaying: Mutex<()>,
     /// Attachments of pods that had no object at the last sweep, and whose namespaces cannot be seen.
     absent: Mutex<BTreeSet<AttachmentKey>>,
+    /// The address book knows what containers have that ran before this start.
+    pub(super) is_readopted: AtomicBool,
     pub(super) tries: parking_lot::Mutex<ReplayTries>,
     pub(super) board: CniBoard,
 }
@@ -63,6 +70,7 @@ impl CniService {
             turns: Turns::default(),
             replaying: Mutex::default(),
             absent: Mutex::default(),
+            is_readopted: AtomicBool::default(),
             tries: parking_lot::Mutex::default(),
             board,
         }
@@ -216,6 +224,13 @@ impl CniService {
         // Checked before the allocation: an address released again may stay quarantined.
         let kind = kind(&call.conf)?;
         let given = leases.allocate(&call.key, &call.conf, &asked).await?;
+        let running = RunningContainer {
+            netns: call.ask.netns.clone(),
+            leases: leases.held(&call.key),
+        };
+        let key = call.key.clone();
+        self.on_host(move |host| host.note_running(&key, running))
+            .await?;
         let (attachment, uses) = attach::of_pools(&call.conf, kind, mac, &given);
         let master = &call.conf.link.master;
         let record = (!uses.is_empty()).then(|| self.record(call, master, uses, None));

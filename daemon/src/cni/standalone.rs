@@ -12,14 +12,17 @@ use std::{
 
 use fipd_cni::{Code, NetConf, attachment::ProbeResult};
 use fipd_core::{
-    Allocate, Answer, Holder, Identity, Lease, LeaseFilter, LeaseKey, LeaseState, Ledger,
+    Adopt, Allocate, Answer, Holder, Identity, Lease, LeaseFilter, LeaseKey, LeaseState, Ledger,
     NameError, Pool, ProbeVerdict, Probed, Refusal, RefusalClass, Release, ReleaseScope, Request,
     System, Text, Want,
 };
 use ipnet::IpNet;
 
 use super::{attach::PoolAddress, record::AttachmentKey, refusal::CallRefusal};
-use crate::ipam::{Ipam, IpamError};
+use crate::{
+    clock,
+    ipam::{Ipam, IpamError},
+};
 
 /// Kind of the owner of such leases; its namespace is the name of the network.
 const KIND: &str = "Container";
@@ -168,10 +171,49 @@ impl ContainerLeases {
         answer.map(drop).map_err(|error| refused(&error))
     }
 
-    /// The addresses that the attachment has.
-    pub fn addresses(&self, key: &AttachmentKey) -> Vec<IpAddr> {
+    /// Takes in what a container of this host uses, whatever holds new addresses back. What is refused is logged.
+    ///
+    /// # Errors
+    /// It is to be tried again.
+    pub async fn adopt(&self, key: &AttachmentKey, lease: LeaseKey) -> Result<(), CallRefusal> {
+        let adopt = Request::Adopt(Adopt {
+            key: lease,
+            length: None,
+            holder: self.holder(key),
+            tenant: None,
+            since: clock::now(),
+            actor: ACTOR.into(),
+        });
+        let (container, address) = (&key.container_id, lease.address);
+        let why = match self.ipam.submit(adopt).await {
+            Ok(Answer::Contended { lease }) => {
+                let owner = lease.owner().map(|owner| owner.identity.to_string());
+                format!("{} has it", owner.unwrap_or_default())
+            }
+            Ok(_) => return Ok(()),
+            Err(error @ (IpamError::Store(_) | IpamError::Stopping)) => {
+                return Err(refused(&error));
+            }
+            Err(error) => error.to_string(),
+        };
+        tracing::error!(
+            container,
+            %address,
+            why,
+            "a container uses an address that the restored address book does not have as its own"
+        );
+        Ok(())
+    }
+
+    /// The leases that the attachment has.
+    pub fn held(&self, key: &AttachmentKey) -> Vec<LeaseKey> {
         let leases = self.ipam.read(|ledger| ledger.leases_of(&identity(key)));
-        leases.iter().map(|lease| lease.key.address).collect()
+        leases.iter().map(|lease| lease.key).collect()
+    }
+
+    /// Their addresses.
+    pub fn addresses(&self, key: &AttachmentKey) -> Vec<IpAddr> {
+        self.held(key).iter().map(|lease| lease.address).collect()
     }
 
     /// The attachments of a network that have addresses.

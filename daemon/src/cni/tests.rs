@@ -47,7 +47,17 @@ impl Site {
 
     /// With an address book that has an epoch, as after a restore; free addresses are given.
     async fn restored() -> Self {
-        let dir = tempfile::tempdir().unwrap();
+        let site = Self::new_epoch(tempfile::tempdir().unwrap()).await;
+        let lift = Request::LiftHold {
+            reason: "of the test".into(),
+            actor: "test".into(),
+        };
+        site.ipam.submit(lift).await.unwrap();
+        site
+    }
+
+    /// With an empty address book that begins an epoch, and is held.
+    async fn new_epoch(dir: tempfile::TempDir) -> Self {
         let store = dir.path().join(DATABASE);
         let create = Create {
             store: &store,
@@ -57,13 +67,7 @@ impl Site {
             host: None,
         };
         create.run().unwrap();
-        let site = Self::on(dir).await;
-        let lift = Request::LiftHold {
-            reason: "of the test".into(),
-            actor: "test".into(),
-        };
-        site.ipam.submit(lift).await.unwrap();
-        site
+        Self::on(dir).await
     }
 
     async fn on(dir: tempfile::TempDir) -> Self {
@@ -167,7 +171,7 @@ fn question(verb: &str, container: &str, step: AskStep, more: Value) -> Vec<u8> 
         config[key] = value.clone();
     }
     let question = json!({ "command": verb, "step": step, "containerId": container, "ifname": "eth0",
-        "netns": "/run/netns/none", "config": config });
+        "netns": "/proc/0/ns/net", "config": config });
     serde_json::to_vec(&question).unwrap()
 }
 
@@ -383,6 +387,40 @@ async fn what_an_earlier_boot_left_stays_in_the_boot_in_which_the_address_book_w
     let more = json!({ "ipam": { "pools": ["lan"] } });
     assert_eq!(site.done("DEL", "a", more).await, Ok(()));
     assert_eq!(site.leases(), [""; 0]);
+}
+
+/// Otherwise its address would be somebody else's once the hold ends.
+#[tokio::test]
+async fn what_a_container_has_that_runs_is_known_to_a_restored_address_book() {
+    let site = Site::new().await;
+    for container in ["a", "b"] {
+        site.add(container, &["lan", "lan6"]).await.unwrap();
+    }
+    let more = json!({ "ipam": { "pools": ["lan"] } });
+    assert_eq!(site.done("DEL", "a", more).await, Ok(()));
+    let Site {
+        service,
+        ipam,
+        dir,
+        _writer: writer,
+    } = site;
+    drop(service);
+    ipam.shutdown().await;
+    tokio::task::spawn_blocking(move || writer.join())
+        .await
+        .unwrap();
+    drop(ipam);
+    std::fs::remove_file(dir.path().join(DATABASE)).unwrap();
+    let site = Site::new_epoch(dir).await;
+    assert_eq!(site.leases(), ["10.0.0.2", "fd00::2"]);
+    let holders = site.ipam.read(|ledger| {
+        let page = ledger.leases(&Default::default(), None, 10);
+        let owners = page.leases.iter().filter_map(|lease| lease.owner());
+        owners
+            .map(|owner| owner.identity.name.to_string())
+            .collect::<Vec<_>>()
+    });
+    assert_eq!(holders, ["b", "b"]);
 }
 
 #[tokio::test]
