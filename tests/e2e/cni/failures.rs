@@ -119,6 +119,27 @@ fn addresses_survive_a_reboot_until_the_runtime_collects_garbage() {
     });
 }
 
+/// Otherwise the end of the hold would give the addresses of a container that runs to others.
+#[test]
+fn a_restored_address_book_knows_the_containers_that_run() {
+    on_host(async |bed| {
+        let conf = bed.conf(BOTH);
+        let data_dir = bed.fipd.data_dir();
+        let backup = data_dir.join("old-backup");
+        let (data_dir, backup) = (data_dir.display().to_string(), backup.display().to_string());
+        let made = bed.fipd.cli(["backup", &backup]).await?;
+        ensure!(made.code == 0, "{made:?}");
+        let result = bed.add("c1", &conf).await?;
+        bed.fipd.kill9()?;
+        let restore = ["restore", &backup, "--data-dir", &data_dir];
+        let restored = bed.fipd.cli(restore).await?;
+        ensure!(restored.code == 0, "{restored:?}");
+        bed.fipd.restart().await?;
+        let live = Live::from([("c1".to_owned(), given(&result))]);
+        wait_agree(bed, &live, &[]).await
+    });
+}
+
 #[test]
 fn a_full_pool_is_named_and_status_says_so() {
     on_host(async |bed| {
