@@ -9,7 +9,7 @@ use fipd_cni::{
 use fipd_crds::flat_network::FlatNetworkSubnetSpec;
 use ipnet::IpNet;
 
-use super::record::{HostUse, VlanUse};
+use super::record::{HostUse, IpvlanUse, VlanUse};
 use crate::validation::flat_network::{link, subnet::FlatSubnet};
 
 /// The interface of a pod on the primary network, and the one of the originals beside it.
@@ -86,6 +86,7 @@ pub fn of_pod(
         // As the original has it; the kernel does without where the master filters MACs.
         uses.push(HostUse::Promiscuous(first.subnet.master.clone()));
     }
+    uses.extend(ipvlan(link.kind, &link.parent));
     if settings.add_pod_ip_to_host {
         uses.extend(all().map(|one| HostUse::Route(one.address)));
     }
@@ -171,9 +172,8 @@ pub fn of_pools(
         confirm: false,
         dns: conf.dns.clone(),
     };
-    let uses = vlan(&conf.link.master, conf.link.vlan)
-        .into_iter()
-        .collect();
+    let uses = vlan(&conf.link.master, conf.link.vlan).into_iter();
+    let uses = uses.chain(ipvlan(kind, &attachment.link.parent)).collect();
     (attachment, uses)
 }
 
@@ -188,6 +188,16 @@ fn vlan(master: &str, id: u16) -> Option<HostUse> {
             master: master.to_owned(),
             id,
             name: link::interface(master, id),
+        })
+    })
+}
+
+fn ipvlan(kind: LinkKind, interface: &str) -> Option<HostUse> {
+    matches!(kind, LinkKind::Ipvlan(..)).then(|| {
+        HostUse::Ipvlan(IpvlanUse {
+            interface: interface.to_owned(),
+            mode: link::mode_name(kind).to_owned(),
+            flag: link::flag_name(kind).to_owned(),
         })
     })
 }
@@ -351,7 +361,12 @@ mod tests {
             made.link.kind,
             LinkKind::Ipvlan(IpvlanMode::L3s, IpvlanFlag::Private)
         );
-        assert!(uses.is_empty());
+        let expected = HostUse::Ipvlan(IpvlanUse {
+            interface: "eth0".into(),
+            mode: "l3s".into(),
+            flag: "private".into(),
+        });
+        assert_eq!(uses, [expected]);
     }
 
     #[test]
@@ -393,7 +408,8 @@ mod tests {
             .map(|route| route.gw.unwrap().to_string())
             .collect();
         assert_eq!(via, ["10.0.0.1", "fd00::9"]);
-        assert_eq!(uses, [vlan("eth0", 20).unwrap()]);
+        let shared = ipvlan(kind(&conf_of).unwrap(), "eth0.20").unwrap();
+        assert_eq!(uses, [vlan("eth0", 20).unwrap(), shared]);
         let more = r#","master":"eth0","mode":"l4","ipam":{"pools":["a"]}"#;
         let (field, why) = kind(&conf(more)).unwrap_err();
         assert_eq!(field, "mode");

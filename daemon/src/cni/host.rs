@@ -1,12 +1,12 @@
 //! What attachments share of the host: VLANs, promiscuous masters and routes. The last user takes each away.
 
 mod notes;
+mod routes;
 mod running;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs, io,
-    net::IpAddr,
     path::Path,
 };
 
@@ -17,7 +17,7 @@ use fipd_cni::{
 
 use super::{
     board::CniBoard,
-    host_route::{self, HostRoute, PROTOCOL_BOOT},
+    host_route,
     journal::{CniJournal, CniJournalError},
     netns::{is_gone, is_seen},
     record::{AttachmentKey, AttachmentRecord, HostUse, PodOwner, VlanUse},
@@ -149,7 +149,9 @@ impl HostState {
         let uses = record.uses.clone();
         let before = self.record(&key).map(|before| before.uses);
         let before = before.unwrap_or_default();
-        let mut unused = self.journal.uses().unused_without(&before);
+        let counts = self.journal.uses();
+        counts.check_ipvlan(&uses, &before)?;
+        let mut unused = counts.unused_without(&before);
         unused.retain(|one| !uses.contains(one));
         self.take_away(&unused)?;
         self.journal.put(key, record).map_err(journal)?;
@@ -160,35 +162,11 @@ impl HostState {
             match one {
                 HostUse::Vlan(vlan) => parent = Some(self.ensure_vlan(&mut netlink, vlan)?),
                 HostUse::Promiscuous(master) => self.ensure_promiscuous(&mut netlink, master)?,
-                // Made once the container can be reached.
-                HostUse::Route(_) => {}
+                // Made once the container can be reached, and with its interface.
+                HostUse::Route(_) | HostUse::Ipvlan(_) => {}
             }
         }
         Ok(parent)
-    }
-
-    /// Routes addresses to the other end of the container's first interface, which has the addresses `via`. Their source is
-    /// the first address of the interface below the attachment, as the original has it.
-    pub fn route(&self, record: &AttachmentRecord, via: &[IpAddr]) -> Result<(), CallRefusal> {
-        let mut netlink = open()?;
-        let sources = sources(&mut netlink, record)
-            .map_err(|error| kernel("list the addresses of the master", &error))?;
-        for one in &record.uses {
-            let HostUse::Route(address) = one else {
-                continue;
-            };
-            let same = |one: &&IpAddr| one.is_ipv4() == address.is_ipv4();
-            if let Some(via) = via.iter().find(same) {
-                let route = HostRoute {
-                    address: *address,
-                    via: *via,
-                    src: sources.iter().find(same).copied(),
-                    protocols: &self.protocols,
-                };
-                route.ensure(&mut netlink)?;
-            }
-        }
-        Ok(())
     }
 
     /// Takes away what only these use, and crosses them out.
@@ -378,23 +356,8 @@ impl HostState {
                 }
                 HostUse::Vlan(vlan) => self.remove_vlan(&mut netlink, vlan)?,
                 HostUse::Promiscuous(master) => self.undo_promiscuous(&mut netlink, master)?,
-            }
-        }
-        Ok(())
-    }
-
-    /// Takes away routes to a pod that the journal does not have: the original's, and fipd's own where the journal was lost.
-    pub fn unroute_unknown(&mut self, addresses: &[IpAddr]) -> Result<(), CallRefusal> {
-        self.settle()?;
-        let mut netlink = open()?;
-        let protocols: Vec<u8> = [PROTOCOL_BOOT]
-            .iter()
-            .chain(&self.protocols)
-            .copied()
-            .collect();
-        for address in addresses {
-            if !self.journal.uses().has(&HostUse::Route(*address)) {
-                host_route::remove(&mut netlink, *address, &protocols)?;
+                // Goes with the last interface.
+                HostUse::Ipvlan(_) => {}
             }
         }
         Ok(())
@@ -452,31 +415,6 @@ fn is_vlan(link: &Link, master: &Link, wanted: u16) -> bool {
         protocol: ETH_P_8021Q,
     });
     link.kind == tagged && link.parent == Some(master.index) && !link.parent_is_elsewhere
-}
-
-/// The addresses of the interface below an attachment, in the kernel's order, but for those that are valid on their link only.
-fn sources(netlink: &mut Netlink, record: &AttachmentRecord) -> io::Result<Vec<IpAddr>> {
-    let Some(master) = netlink.find(&record.master)? else {
-        return Ok(Vec::new());
-    };
-    let vlan = record.uses.iter().find_map(|one| match one {
-        HostUse::Vlan(vlan) => Some(vlan.id),
-        HostUse::Promiscuous(_) | HostUse::Route(_) => None,
-    });
-    let below = match vlan {
-        Some(id) => {
-            let all = netlink.list()?;
-            all.into_iter().find(|link| is_vlan(link, &master, id))
-        }
-        None => Some(master),
-    };
-    let Some(below) = below else {
-        return Ok(Vec::new());
-    };
-    let addresses = netlink.addresses()?.into_iter();
-    let on_it = addresses.filter(|one| one.interface == below.index && !one.tentative);
-    let wide = on_it.filter(|one| !one.is_link_local());
-    Ok(wide.map(|one| one.address.addr()).collect())
 }
 
 fn existing(netlink: &mut Netlink, name: &str) -> Result<Link, CallRefusal> {

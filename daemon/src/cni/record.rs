@@ -62,12 +62,23 @@ pub enum HostUse {
     Promiscuous(String),
     /// The address that the host routes to the container.
     Route(IpAddr),
+    /// What all ipvlan interfaces on one of the host are: the kernel gives them those of the newest.
+    Ipvlan(IpvlanUse),
 }
 
 impl HostUse {
     pub fn is_route(&self) -> bool {
         matches!(self, Self::Route(_))
     }
+}
+
+/// Mode and flag, as a FlatNetworkSubnet says them.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct IpvlanUse {
+    /// The master, or its VLAN's.
+    pub interface: String,
+    pub mode: String,
+    pub flag: String,
 }
 
 /// An interface for a VLAN.

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::record::HostUse;
+use super::{
+    record::{HostUse, IpvlanUse},
+    refusal::CallRefusal,
+};
 
 /// How many attachments use each thing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,8 +45,36 @@ impl UseCounts {
     pub fn masters(&self) -> impl Iterator<Item = &str> {
         self.0.keys().filter_map(|one| match one {
             HostUse::Promiscuous(master) => Some(&**master),
-            HostUse::Vlan(_) | HostUse::Route(_) => None,
+            HostUse::Vlan(_) | HostUse::Route(_) | HostUse::Ipvlan(_) => None,
         })
+    }
+
+    /// Whether `wanted` may be there once `ending` is not.
+    ///
+    /// # Errors
+    /// Another is attached to the interface with another mode or flag of ipvlan, which would change under it.
+    pub fn check_ipvlan(&self, wanted: &[HostUse], ending: &[HostUse]) -> Result<(), CallRefusal> {
+        let ipvlan = |one: &HostUse| match one {
+            HostUse::Ipvlan(one) => Some(one.clone()),
+            HostUse::Vlan(_) | HostUse::Promiscuous(_) | HostUse::Route(_) => None,
+        };
+        let unused = self.unused_without(ending);
+        let used = self.0.keys().filter(|one| !unused.contains(one));
+        let used: Vec<IpvlanUse> = used.filter_map(ipvlan).collect();
+        for wanted in wanted.iter().filter_map(ipvlan) {
+            let on_it = |one: &&IpvlanUse| one.interface == wanted.interface;
+            if let Some(other) = used.iter().filter(on_it).find(|one| **one != wanted) {
+                let IpvlanUse {
+                    interface,
+                    mode,
+                    flag,
+                } = other;
+                return Err(CallRefusal::later(format!(
+                    "containers on {interface} have ipvlan with mode {mode} and flag {flag}, and all on one interface have the same: write these, or another master or VLAN"
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// Whether anybody uses it.
@@ -63,6 +94,36 @@ mod tests {
 
     fn master(name: &str) -> HostUse {
         HostUse::Promiscuous(name.into())
+    }
+
+    /// The kernel would change the mode of those that are there.
+    #[test]
+    fn one_interface_has_one_mode_and_flag_of_ipvlan() {
+        let ipvlan = |interface: &str, mode: &str, flag: &str| {
+            let [interface, mode, flag] = [interface, mode, flag].map(str::to_owned);
+            [HostUse::Ipvlan(IpvlanUse {
+                interface,
+                mode,
+                flag,
+            })]
+        };
+        let first = ipvlan("eth0", "l2", "bridge");
+        let mut counts = UseCounts::default();
+        counts.add(&first);
+        let check = |counts: &UseCounts, wanted: &[HostUse], ending: &[HostUse]| {
+            counts.check_ipvlan(wanted, ending).map_err(|why| why.why)
+        };
+        assert_eq!(check(&counts, &first, &[]), Ok(()));
+        let elsewhere = ipvlan("eth0.10", "l3", "bridge");
+        assert_eq!(check(&counts, &elsewhere, &[]), Ok(()));
+        for other in [ipvlan("eth0", "l3", "bridge"), ipvlan("eth0", "l2", "vepa")] {
+            let why = check(&counts, &other, &[]).unwrap_err();
+            assert!(why.contains("mode l2 and flag bridge"), "{why}");
+            assert_eq!(check(&counts, &other, &first), Ok(()), "it was alone");
+        }
+        counts.add(&first);
+        let other = ipvlan("eth0", "l3", "bridge");
+        assert!(check(&counts, &other, &first).is_err(), "another has it");
     }
 
     #[test]

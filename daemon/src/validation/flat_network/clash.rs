@@ -1,8 +1,10 @@
 //! Subnets of one cluster that cannot be there at once.
 
+use fipd_cni::attachment::LinkKind;
+
 use super::{
     super::Wrong,
-    link::FLAT_MODE,
+    link::{FLAG, FLAT_MODE, MODE, flag_name, mode_name},
     spans,
     subnet::{CIDR, FlatSubnet, RANGES},
 };
@@ -52,16 +54,25 @@ pub fn refuse(clashes: &[SubnetClash]) -> Result<(), Wrong> {
     Err(wrong)
 }
 
-/// Rule S8: one interface has pods of one kind only.
+/// Rule S8: one interface has pods of one kind only. Those of ipvlan also have one mode and flag, which are of the interface in the
+/// kernel: the newest pod would change them for all.
 fn mode(subnet: &FlatSubnet, name: &str, other: &FlatSubnet) -> Option<Wrong> {
-    let (mine, theirs) = (subnet.kind.as_str(), other.kind.as_str());
-    (mine != theirs).then(|| {
-        let allowed = format!(
-            "{theirs} subnet {name:?} is already using master iface [{}]; write {theirs}, or another master or VLAN",
-            subnet.interface()
-        );
-        Wrong::new(FLAT_MODE, mine, allowed)
-    })
+    let words = |of: &FlatSubnet| [of.kind.as_str(), mode_name(of.kind), flag_name(of.kind)];
+    let (mine, theirs) = (words(subnet), words(other));
+    let compared = match subnet.kind {
+        LinkKind::Macvlan(_) => 1,
+        LinkKind::Ipvlan(..) => 3,
+    };
+    let both = mine.into_iter().zip(theirs).zip([FLAT_MODE, MODE, FLAG]);
+    let ((mine, theirs), field) = both
+        .take(compared)
+        .find(|((mine, theirs), _)| mine != theirs)?;
+    let kind = other.kind.as_str();
+    let allowed = format!(
+        "{kind} subnet {name:?} is already using master iface [{}]; write {theirs}, or another master or VLAN",
+        subnet.interface()
+    );
+    Some(Wrong::new(field, mine, allowed))
 }
 
 /// Rules S9 and S10.

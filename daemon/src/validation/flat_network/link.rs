@@ -8,8 +8,8 @@ use super::{super::Wrong, labels};
 pub(super) const FLAT_MODE: &str = "spec.flatMode";
 pub(super) const MASTER: &str = "spec.master";
 pub(super) const VLAN: &str = "spec.vlan";
-const MODE: &str = "spec.mode";
-const FLAG: &str = "spec.ipvlanFlag";
+pub(super) const MODE: &str = "spec.mode";
+pub(super) const FLAG: &str = "spec.ipvlanFlag";
 
 /// The longest name of an interface, in bytes.
 const INTERFACE: usize = 15;
@@ -60,6 +60,14 @@ pub fn mode_name(kind: LinkKind) -> &'static str {
     match kind {
         LinkKind::Macvlan(mode) => name_of(&MACVLAN_MODES, mode),
         LinkKind::Ipvlan(mode, _) => name_of(&IPVLAN_MODES, mode),
+    }
+}
+
+/// The same of `spec.ipvlanFlag`; empty for macvlan, which has none.
+pub fn flag_name(kind: LinkKind) -> &'static str {
+    match kind {
+        LinkKind::Macvlan(_) => "",
+        LinkKind::Ipvlan(_, flag) => name_of(&IPVLAN_FLAGS, flag),
     }
 }
 

@@ -34,6 +34,20 @@ fn s8_to_s10_subnets_of_one_interface_do_not_meet() {
         "spec.flatMode",
         "already using master iface [eth0.10]",
     );
+    for (field, own) in [
+        ("spec.mode", json!({ "mode": "l3" })),
+        ("spec.ipvlanFlag", json!({ "ipvlanFlag": "vepa" })),
+    ] {
+        let ipvlan = |cidr: &str| json!({ "flatMode": "ipvlan", "cidr": cidr });
+        let mut mine = ipvlan("10.1.2.0/24");
+        assert_eq!(clash(mine.clone(), other.clone()), Ok(()));
+        for (key, value) in own.as_object().unwrap() {
+            mine[key] = value.clone();
+        }
+        is_wrong(clash(mine, other.clone()), field, "ipvlan subnet");
+    }
+    let private = json!({ "mode": "private", "cidr": "10.2.3.0/24" });
+    assert_eq!(clash(private, json!({})), Ok(()), "macvlan has one each");
     let elsewhere = json!({ "flatMode": "ipvlan", "cidr": "10.2.3.0/24", "vlan": 20 });
     assert_eq!(clash(elsewhere, json!({})), Ok(()), "row 32");
     let ranges = |from: u8, to: u8| json!([{ "from": format!("10.1.2.{from}"), "to": format!("10.1.2.{to}") }]);
