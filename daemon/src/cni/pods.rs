@@ -14,7 +14,7 @@ use fipd_crds::flat_network::{
     FlatNetworkIP, FlatNetworkIPStatus, FlatNetworkSubnet,
     names::{CHOSEN_MAC, FURTHER_INTERFACES, IPV6TO4},
 };
-use futures::{StreamExt as _, future::select_all};
+use futures::StreamExt as _;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 use kube::{
     Api,
@@ -50,7 +50,7 @@ const WATCH: u32 = 20;
 /// Before a server is asked again that has refused or cut off a watch.
 const AGAIN: Duration = Duration::from_millis(500);
 
-/// The clusters whose pods this host runs.
+/// The cluster whose pods this host runs; by mistake several.
 pub type PodSites = Connected<PodSite>;
 
 /// One of them, while its session lasts.
@@ -60,51 +60,30 @@ pub struct PodSite {
     pub subnets: Text,
 }
 
-/// The addresses of a pod on the interface, once it has them: in the one cluster that knows this pod.
+/// The cluster of which this host is a node.
+///
+/// # Errors
+/// There is none, or more than one: another could answer for its pods.
+pub fn only(sites: &PodSites) -> Result<(Text, Arc<PodSite>), CallRefusal> {
+    let mut all = sites.all().into_iter();
+    match (all.next(), all.next()) {
+        (Some(only), None) => Ok(only),
+        (Some((one, _)), Some((other, _))) => Err(CallRefusal::later(format!(
+            "[cluster.flat-network] has node = true for the clusters {one} and {other}, and this host is a node of one; write node = false for the other"
+        ))),
+        (None, _) => Err(CallRefusal::later(
+            "no cluster with flat-network is connected, of which this host is a node; where there are several, write node = true in [cluster.flat-network] of one",
+        )),
+    }
+}
+
+/// The addresses of a pod on the interface, once it has them.
 pub async fn find(
     sites: &PodSites,
     pod: &PodName,
     ifname: &str,
 ) -> Result<(PodInterfaceAddresses, PodOwner), CallRefusal> {
-    let sites = sites.all();
-    if sites.is_empty() {
-        let why = "no cluster with flat-network is connected yet, of which this host is a node";
-        return Err(CallRefusal::later(why));
-    }
-    let mut looking: Vec<_> = sites
-        .iter()
-        .map(|(name, site)| Box::pin(find_in(name, site, pod, ifname)))
-        .collect();
-    let mut last = None;
-    while !looking.is_empty() {
-        let (found, _, rest) = select_all(looking).await;
-        match found {
-            Ok(found) => return Ok(found),
-            // Who knows the pod says more than who does not.
-            Err(refusal) if last.is_none() || refusal.knows_pod => last = Some(refusal),
-            Err(_) => {}
-        }
-        looking = rest;
-    }
-    Err(last.map_or_else(
-        || CallRefusal::later("no cluster answers"),
-        |last| last.refusal,
-    ))
-}
-
-/// Why a cluster has no address for a pod.
-struct NotThere {
-    /// Whether the cluster has an object of this pod.
-    knows_pod: bool,
-    refusal: CallRefusal,
-}
-
-async fn find_in(
-    cluster: &Text,
-    site: &Arc<PodSite>,
-    pod: &PodName,
-    ifname: &str,
-) -> Result<(PodInterfaceAddresses, PodOwner), NotThere> {
+    let (cluster, site) = &only(sites)?;
     let end = Instant::now() + ADDRESS_WITHIN;
     let object = async |name: &str| {
         let mut wait = AddressWait::new(cluster, site, pod, name);
@@ -113,10 +92,8 @@ async fn find_in(
     };
     // That of the originals says which others there are.
     let base = object(&pod.name).await?;
-    let names = names(&base.metadata, &pod.name, ifname).map_err(|why| NotThere {
-        knows_pod: true,
-        refusal: CallRefusal::new(Code::InvalidEnvironment, why),
-    })?;
+    let names = names(&base.metadata, &pod.name, ifname)
+        .map_err(|why| CallRefusal::new(Code::InvalidEnvironment, why))?;
     let (mut addresses, mut shown) = (Vec::new(), Vec::new());
     for name in &names {
         let read;
@@ -131,10 +108,9 @@ async fn find_in(
         shown.extend(ip.status.as_ref().map(|status| status.addr.clone()));
     }
     let mut addresses = addresses.into_iter();
-    let first = addresses.next().ok_or_else(|| NotThere {
-        knows_pod: true,
-        refusal: CallRefusal::later("the pod has no address"),
-    })?;
+    let first = addresses
+        .next()
+        .ok_or_else(|| CallRefusal::later("the pod has no address"))?;
     let found = PodInterfaceAddresses {
         is_first: names.first() == Some(&pod.name),
         first,
@@ -200,7 +176,7 @@ impl<'w> AddressWait<'w> {
     }
 
     /// Until the object is this pod's and has an address, or says why it has none.
-    async fn run(&mut self) -> Result<FlatNetworkIP, NotThere> {
+    async fn run(&mut self) -> Result<FlatNetworkIP, CallRefusal> {
         let api: Api<FlatNetworkIP> =
             Api::namespaced(self.site.session.client.clone(), &self.pod.namespace);
         loop {
@@ -236,7 +212,7 @@ impl<'w> AddressWait<'w> {
         &mut self,
         api: &Api<FlatNetworkIP>,
         from: &str,
-    ) -> Option<Result<FlatNetworkIP, NotThere>> {
+    ) -> Option<Result<FlatNetworkIP, CallRefusal>> {
         let only = format!("metadata.name={}", self.name);
         let params = WatchParams::default().fields(&only).timeout(WATCH);
         let stream = self
@@ -269,7 +245,10 @@ impl<'w> AddressWait<'w> {
     }
 
     /// Notes what was seen; `None`: it is waited for further.
-    fn judge(&mut self, found: Option<FlatNetworkIP>) -> Option<Result<FlatNetworkIP, NotThere>> {
+    fn judge(
+        &mut self,
+        found: Option<FlatNetworkIP>,
+    ) -> Option<Result<FlatNetworkIP, CallRefusal>> {
         let ip = found.filter(|ip| ip.spec.pod_id == self.pod.uid);
         let status = ip
             .as_ref()
@@ -285,12 +264,12 @@ impl<'w> AddressWait<'w> {
         })
     }
 
-    fn late(&self) -> NotThere {
+    fn late(&self) -> CallRefusal {
         let status = self.seen.as_ref().and_then(|ip| ip.status.clone());
         self.not_there(&status.unwrap_or_default())
     }
 
-    fn not_there(&self, status: &FlatNetworkIPStatus) -> NotThere {
+    fn not_there(&self, status: &FlatNetworkIPStatus) -> CallRefusal {
         let object = format!("FlatNetworkIP {}/{}", self.pod.namespace, self.name);
         let (cluster, uid) = (self.cluster, &self.pod.uid);
         let why = match (&self.seen, &self.error) {
@@ -300,10 +279,7 @@ impl<'w> AddressWait<'w> {
             ),
             (Some(_), None) => format!("{object} in cluster {cluster}: {}", says(status)),
         };
-        NotThere {
-            knows_pod: self.seen.is_some(),
-            refusal: CallRefusal::later(why),
-        }
+        CallRefusal::later(why)
     }
 }
 
@@ -344,20 +320,17 @@ fn says(status: &FlatNetworkIPStatus) -> &str {
 }
 
 /// The address of an object, and its subnet.
-async fn address(site: &PodSite, ip: &FlatNetworkIP) -> Result<PodAddress, NotThere> {
-    let refuse = |why: String| NotThere {
-        knows_pod: true,
-        refusal: CallRefusal::later(why),
-    };
+async fn address(site: &PodSite, ip: &FlatNetworkIP) -> Result<PodAddress, CallRefusal> {
     let status = ip.status.clone().unwrap_or_default();
     let api: Api<FlatNetworkSubnet> = Api::namespaced(site.session.client.clone(), &site.subnets);
     let name = &ip.spec.subnet;
     let read = site.session.call("read a FlatNetworkSubnet", api.get(name));
-    let subnet = read.await.map_err(|error| refuse(error.to_string()))?;
-    let subnet = FlatSubnet::in_force(&subnet)
-        .map_err(|why| refuse(format!("FlatNetworkSubnet {name}: {why}")))?;
-    let address = address_of(&subnet, &status.addr)
-        .map_err(|why| refuse(format!("FlatNetworkSubnet {name}: {why}")))?;
+    let subnet = read
+        .await
+        .map_err(|error| CallRefusal::later(error.to_string()))?;
+    let wrong = |why: String| CallRefusal::later(format!("FlatNetworkSubnet {name}: {why}"));
+    let subnet = FlatSubnet::in_force(&subnet).map_err(wrong)?;
+    let address = address_of(&subnet, &status.addr).map_err(wrong)?;
     let annotations = ip.metadata.annotations.as_ref();
     let annotation = |key: &str| annotations.and_then(|all| all.get(key));
     let mac = Some(status.mac).filter(|mac| !mac.is_empty());
@@ -432,26 +405,22 @@ pub async fn held(sites: &PodSites, owner: &PodOwner) -> Result<Option<Vec<IpAdd
     Ok(Some(addresses))
 }
 
-/// Whose the interface of a pod is by the objects of the connected clusters, where no record says it.
+/// Whose the interface of a pod is by the objects of the cluster, where no record says it.
 pub async fn owner(sites: &PodSites, pod: &PodName, ifname: &str) -> Option<PodOwner> {
-    for (cluster, site) in sites.all() {
-        let api: Api<FlatNetworkIP> = Api::namespaced(site.session.client.clone(), &pod.namespace);
-        let read = site
-            .session
-            .call("read a FlatNetworkIP", api.get_opt(&pod.name));
-        let found = read.await.ok().flatten();
-        let Some(base) = found.filter(|ip| ip.spec.pod_id == pod.uid) else {
-            continue;
-        };
-        return Some(PodOwner {
-            cluster: cluster.to_string(),
-            namespace: pod.namespace.clone(),
-            uid: pod.uid.clone(),
-            objects: names(&base.metadata, &pod.name, ifname).ok()?,
-            addresses: Vec::new(),
-        });
-    }
-    None
+    let (cluster, site) = only(sites).ok()?;
+    let api: Api<FlatNetworkIP> = Api::namespaced(site.session.client.clone(), &pod.namespace);
+    let read = site
+        .session
+        .call("read a FlatNetworkIP", api.get_opt(&pod.name));
+    let found = read.await.ok().flatten();
+    let base = found.filter(|ip| ip.spec.pod_id == pod.uid)?;
+    Some(PodOwner {
+        cluster: cluster.to_string(),
+        namespace: pod.namespace.clone(),
+        uid: pod.uid.clone(),
+        objects: names(&base.metadata, &pod.name, ifname).ok()?,
+        addresses: Vec::new(),
+    })
 }
 
 fn site_of(sites: &PodSites, owner: &PodOwner) -> Result<Arc<PodSite>, CallRefusal> {

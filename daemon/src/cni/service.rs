@@ -390,11 +390,10 @@ impl CniService {
                 leases.status(conf)
             }
             (None, true) => Err(Self::decides_nothing(Code::NotAvailable)),
-            (_, false) if self.sites.all().is_empty() => {
-                let why = "no cluster with flat-network is connected, of which this host is a node";
-                Err(CallRefusal::new(Code::NotAvailable, why))
-            }
-            (_, false) => Ok(()),
+            (_, false) => match pods::only(&self.sites) {
+                Ok(_) => Ok(()),
+                Err(refusal) => Err(CallRefusal::new(Code::NotAvailable, refusal.why)),
+            },
         }
     }
 

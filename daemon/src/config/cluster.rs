@@ -84,11 +84,22 @@ pub struct Discovery {
     pub settings: ClusterSettings,
 }
 
+/// Whether settings say that this host is a node.
+pub(super) fn says_node(systems: &BTreeSet<System>, settings: &ClusterSettings) -> bool {
+    let mut said = systems.iter().filter_map(|one| settings.any(one)?.node());
+    said.any(|is_node| is_node)
+}
+
 impl ClusterConfig {
     /// Whether other clusters draw from pools of the system here.
     pub fn is_management(&self, system: &System) -> bool {
         let settings = self.settings.any(system);
         self.systems.contains(system) && settings.is_some_and(|one| one.is_management())
+    }
+
+    /// Whether somebody says that this host is a node of it.
+    pub(super) fn is_node(&self) -> bool {
+        says_node(&self.systems, &self.settings)
     }
 
     /// A cluster that an admin added by its kubeconfig. `settings` is TOML: what may be said below `[[cluster]]`, such as

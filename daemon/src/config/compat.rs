@@ -415,6 +415,7 @@ impl Config {
         let systems = [chosen.name.to_owned()];
         let cluster = Self::in_cluster(self.known, chosen.name, &systems);
         self.clusters.push(cluster);
+        super::together::default_nodes(self.known, &mut self.clusters);
         Ok(())
     }
 }

@@ -332,6 +332,7 @@ impl Config {
         }
         together::check_together(&clusters, discovery.as_ref()).map_err(placed)?;
         let mut clusters: Vec<_> = clusters.into_iter().map(Spanned::into_inner).collect();
+        together::default_nodes(known, &mut clusters);
         for cluster in &mut clusters {
             cluster.resolve_paths(base);
         }

@@ -113,6 +113,14 @@ pub trait SystemSettings: AnySettings {
         own && patterns.any(|one| one.matches(&pool.spec.name))
     }
 
+    /// Whether this host is a node of the cluster, for whose pods it answers CNI plugins; `None`: nobody says.
+    fn node(&self) -> Option<bool> {
+        None
+    }
+
+    /// Takes what holds where nobody says.
+    fn set_node(&mut self, _is_node: bool) {}
+
     fn webhook(&self) -> Option<&Webhook> {
         None
     }

@@ -5,7 +5,9 @@ use std::{collections::BTreeSet, ops::Range};
 use fipd_core::System;
 use toml::Spanned;
 
-use super::{ClusterConfig, ClusterSettings, Discovery, Draws, PoolsIn};
+use super::{
+    ClusterConfig, ClusterSettings, Discovery, Draws, PoolsIn, Systems, cluster::says_node,
+};
 
 /// The management cluster of the system, if there is exactly one.
 pub(super) fn only_management<'a>(
@@ -37,6 +39,16 @@ pub(super) fn check_together(
         check_management(table, &given.systems, &given.settings, clusters)
             .map_err(|what| (cluster.span(), what))?;
     }
+    let mut nodes = clusters.iter().filter(|one| one.get_ref().is_node());
+    if let (Some(one), Some(other)) = (nodes.next(), nodes.next()) {
+        let what = format!(
+            "node = true is written for [[cluster]] {:?} and for {:?}, and this host is a node of one; write node = false for the other, \
+             which could answer for pods of the first",
+            one.get_ref().name,
+            other.get_ref().name
+        );
+        return Err((other.span(), what));
+    }
     let Some(discovery) = discovery else {
         return Ok(());
     };
@@ -49,8 +61,27 @@ pub(super) fn check_together(
             names(&clusters.iter().map(Spanned::get_ref).collect::<Vec<_>>())
         ));
     }
+    if says_node(&given.systems, &given.settings) {
+        let what = "[discovery]: node = true is for one cluster, and many may be found; write it in a [[cluster]]";
+        return fail(what.to_owned());
+    }
     let table = |system: &System| format!("[discovery.{system}]");
     check_management(table, &given.systems, &given.settings, clusters).or_else(fail)
+}
+
+/// Where nobody says of which cluster this host is a node, it is one of the only cluster whose pods may ask it.
+pub(super) fn default_nodes(known: Systems, clusters: &mut [ClusterConfig]) {
+    let asks = |system: &System| known.get(system.as_str()).is_some_and(|one| one.cni);
+    let asking = clusters.iter().filter(|one| one.systems.iter().any(asks));
+    let is_only = asking.count() == 1;
+    for cluster in clusters {
+        let is_node = is_only && cluster.systems.iter().any(asks);
+        for (_, settings) in cluster.settings.all_mut() {
+            if settings.node().is_none() {
+                settings.set_node(is_node);
+            }
+        }
+    }
 }
 
 /// Each system that draws from a management cluster names one.

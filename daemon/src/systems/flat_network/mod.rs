@@ -128,7 +128,8 @@ impl RunningSystem for RunningFlatNetwork {
         let running = self.clone();
         Box::pin(async move {
             let settings = session.settings.of::<FlatNetworkSettings>();
-            let (is_node, subnets) = (settings.node, Text::clone(&settings.namespace));
+            let is_node = settings.node == Some(true);
+            let subnets = Text::clone(&settings.namespace);
             let sites = running.means.shared.get::<PodSites>();
             let node = async {
                 if is_node {

@@ -53,8 +53,9 @@ pub struct FlatNetworkSettings {
     pub proxy_arp: bool,
     /// Of the interfaces of pods, in bytes, from 576 to 9216.
     pub mtu: Mtu,
-    /// Whether this host may be a node of the cluster, whose pods' CNI calls fipd answers here.
-    pub node: bool,
+    /// Whether this host is a node of the cluster, whose pods' CNI calls fipd answers here: of one at most, and unless it is said of the
+    /// only `[[cluster]]` with this system.
+    pub node: Option<bool>,
     /// Whether the API server asks fipd before it stores subnets, and workloads and pods on flat networks.
     pub webhook: Webhook,
 }
@@ -148,7 +149,7 @@ impl Default for FlatNetworkSettings {
             arp_policy: ArpPolicy::default(),
             proxy_arp: false,
             mtu: Mtu(1_500),
-            node: true,
+            node: None,
             webhook: Webhook::default(),
         }
     }
@@ -184,6 +185,14 @@ impl TypedSettings for FlatNetworkSettings {
 }
 
 impl SystemSettings for FlatNetworkSettings {
+    fn node(&self) -> Option<bool> {
+        self.node
+    }
+
+    fn set_node(&mut self, is_node: bool) {
+        self.node = Some(is_node);
+    }
+
     fn webhook(&self) -> Option<&Webhook> {
         Some(&self.webhook)
     }
@@ -209,9 +218,41 @@ mod tests {
         Ok(settings.of::<FlatNetworkSettings>().clone())
     }
 
+    /// Another cluster could answer for pods of the first.
+    #[test]
+    fn a_host_is_a_node_of_one_cluster() {
+        let read = |settings: [&str; 2], rest: &str| {
+            let cluster = |name: &str, settings: &str| {
+                format!(
+                    "[[cluster]]\nname = \"{name}\"\nkubeconfig = \"{name}\"\nsystems = [\"flat-network\"]\n[cluster.flat-network]\n{settings}\n"
+                )
+            };
+            let [first, second] = settings;
+            let text = format!("{}{}{rest}", cluster("a", first), cluster("b", second));
+            let config = Config::read(*crate::systems::SYSTEMS, &text, Path::new("/etc/fipd"))?;
+            let nodes = config.clusters.iter();
+            let nodes = nodes.map(|one| one.settings.of::<FlatNetworkSettings>().node);
+            Ok::<_, String>(nodes.collect::<Vec<_>>())
+        };
+        assert_eq!(read(["", ""], ""), Ok(vec![Some(false), Some(false)]));
+        let one = read(["", "node = true"], "");
+        assert_eq!(one, Ok(vec![Some(false), Some(true)]));
+        let error = read(["node = true", "node = true"], "").expect_err("two");
+        assert!(error.contains("\"a\" and for \"b\""), "{error}");
+        let discovery = "[discovery]\ncluster = \"a\"\nsystems = [\"flat-network\"]\n";
+        assert!(read(["", ""], discovery).is_ok());
+        let discovery = format!("{discovery}[discovery.flat-network]\nnode = true\n");
+        let error = read(["", ""], &discovery).expect_err("many");
+        assert!(error.contains("[discovery]: node = true"), "{error}");
+    }
+
     #[test]
     fn every_key_is_checked() {
-        assert_eq!(read("").expect("settings"), FlatNetworkSettings::default());
+        let expected = FlatNetworkSettings {
+            node: Some(true),
+            ..FlatNetworkSettings::default()
+        };
+        assert_eq!(read("").expect("settings"), expected);
         let given = read("pending-limit = \"off\"\ndead-node-limit = \"10m\"").expect("settings");
         assert_eq!(given.pending_limit.0, None);
         assert_eq!(given.dead_node_limit.0, Some(Duration::from_secs(600)));
