@@ -127,6 +127,7 @@ pub fn plugins(settings: &Settings, ipam: Option<&Ipam>, shared: &Shared) -> Cni
         host: HostId::of_this_host(),
         spool: cni::SPOOL.into(),
         protocol: host.rule_protocol,
+        pods_use_pools: settings.config.cni.pods_use_pools,
         board: shared.get(),
     }
 }

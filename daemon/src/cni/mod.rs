@@ -63,6 +63,8 @@ pub struct CniOptions {
     pub spool: PathBuf,
     /// The tag of this host's routes (`rtm_protocol`).
     pub protocol: u8,
+    /// Whether pods of Kubernetes may have addresses of pools.
+    pub pods_use_pools: bool,
     pub board: CniBoard,
 }
 
@@ -141,7 +143,12 @@ async fn start(options: &CniOptions) -> Served {
     let host = opened.map_err(|error| error.to_string())?;
     let boot = host.boot().into();
     let ipam = options.ipam.clone();
-    let leases = ipam.map(|ipam| ContainerLeases { ipam, boot });
+    let for_pods = options.pods_use_pools;
+    let leases = ipam.map(|ipam| ContainerLeases {
+        ipam,
+        boot,
+        for_pods,
+    });
     let (sites, spool) = (options.sites.clone(), options.spool.clone());
     let service = CniService::new(leases, sites, host, spool, options.board.clone());
     // Before a plugin asks, and before what the spool has is taken away again.

@@ -210,6 +210,11 @@ impl CniService {
         let leases = self.pools()?;
         let named = named_args(&call.ask.args);
         let named = named.map_err(|why| CallRefusal::new(Code::InvalidEnvironment, why))?;
+        let is_pod = named.keys().any(|key| key.starts_with("K8S_POD_"));
+        if is_pod && !leases.for_pods {
+            let why = "ipam.pools: pods of Kubernetes have their addresses from FlatNetworkIPs; leave it out, or write pods-use-pools = true in [cni] of this host's fipd.toml";
+            return Err(CallRefusal::new(Code::InvalidConfig, why));
+        }
         let asked = call.conf.wanted(named.get("IP").copied());
         let asked = asked.map_err(|ip| {
             let why = format!("IP of CNI_ARGS has {ip:?}; write addresses, separated by commas");

@@ -38,6 +38,8 @@ pub struct ContainerLeases {
     pub ipam: Ipam,
     /// Of the host.
     pub boot: Text,
+    /// Whether pods of Kubernetes get some. Quotas of tenants do not count here.
+    pub for_pods: bool,
 }
 
 impl ContainerLeases {

@@ -36,6 +36,7 @@ fn options(ipam: Option<Ipam>, dir: &Path) -> CniOptions {
         host: None,
         spool: dir.join("spool"),
         protocol: 200,
+        pods_use_pools: false,
         board: CniBoard::default(),
     }
 }
@@ -132,6 +133,7 @@ impl Site {
         let earlier = ContainerLeases {
             ipam: self.ipam.clone(),
             boot: boot.into(),
+            for_pods: false,
         };
         let conf = fipd_cni::NetConf::parse(
             r#"{"cniVersion":"1.1.0","name":"lan","master":"eth0","ipam":{"pools":["lan"]}}"#,
@@ -421,6 +423,35 @@ async fn what_a_container_has_that_runs_is_known_to_a_restored_address_book() {
             .collect::<Vec<_>>()
     });
     assert_eq!(holders, ["b", "b"]);
+}
+
+/// A tenant writes NetworkAttachmentDefinitions, and would have addresses beyond its quotas.
+#[tokio::test]
+async fn a_pod_of_kubernetes_gets_addresses_of_pools_only_where_the_host_allows_it() {
+    let more = json!({ "ipam": { "pools": ["lan"] } });
+    let text = question("ADD", "a", AskStep::Begin, more.clone());
+    let mut asked: Value = serde_json::from_slice(&text).unwrap();
+    asked["args"] = json!("IgnoreUnknown=1;K8S_POD_NAMESPACE=n;K8S_POD_NAME=p");
+    let asked = asked.to_string();
+    let site = Site::new().await;
+    let reply = site.service.answer(asked.as_bytes()).await.reply;
+    let Reply::Error(error) = reply else {
+        panic!("{reply:?}")
+    };
+    assert_eq!(error.code, Code::InvalidConfig as u32);
+    assert!(error.details.contains("pods-use-pools"), "{error}");
+    assert_eq!(site.leases(), [""; 0]);
+    let Site {
+        service, ipam, dir, ..
+    } = site;
+    drop(service);
+    let options = CniOptions {
+        pods_use_pools: true,
+        ..options(Some(ipam), dir.path())
+    };
+    let service = start(&options).await.unwrap();
+    let reply = service.answer(asked.as_bytes()).await.reply;
+    assert!(matches!(reply, Reply::Attachment(_)), "{reply:?}");
 }
 
 #[tokio::test]

@@ -53,6 +53,7 @@ impl Config {
             ("api.key", files(self) != files(before)),
             ("listener", self.listeners != before.listeners),
             ("clock", self.clock != before.clock),
+            ("cni", self.cni != before.cni),
             ("history", self.history != before.history),
             ("helm", self.helm != before.helm),
             ("fip-v1", self.fip_v1 != before.fip_v1),
@@ -97,6 +98,7 @@ mod tests {
             ("[helm]\nat-once = 1", "", "helm"),
             ("[history]\nkeep-days = 500", "", "history"),
             ("[clock]\ntrust = \"wall\"", "", "clock"),
+            ("[cni]\npods-use-pools = true", "", "cni"),
             (rules, "", "host"),
             (
                 "[[listener]]\naddress = \"127.0.0.1:9\"\nserve = [\"health\"]",

@@ -76,7 +76,7 @@ pub use place::credentials;
 use place::place;
 pub use release_wait::ReleaseWait;
 pub use sections::{
-    AtOnce, Audit, Backup, Clock, Deadline, Entries, Every, FipV1, Helm, History, Keep, Rate,
+    AtOnce, Audit, Backup, Clock, Cni, Deadline, Entries, Every, FipV1, Helm, History, Keep, Rate,
 };
 pub use sightings::SightingMode;
 pub use system::{
@@ -114,6 +114,7 @@ pub struct Config {
     pub backup: Backup,
     pub audit: Audit,
     pub clock: Clock,
+    pub cni: Cni,
     pub history: History,
     pub helm: Helm,
     pub fip_v1: FipV1,
@@ -199,6 +200,8 @@ struct File {
     audit: Audit,
     #[serde(default)]
     clock: Clock,
+    #[serde(default)]
+    cni: Cni,
     #[serde(default)]
     history: History,
     #[serde(default, rename = "fip-v1")]
@@ -347,6 +350,7 @@ impl Config {
             backup,
             audit: file.audit,
             clock: file.clock,
+            cni: file.cni,
             history: file.history,
             helm,
             fip_v1: file.fip_v1,

@@ -1,4 +1,4 @@
-//! Sections of a few keys each: `[audit]`, `[backup]`, `[clock]`, `[fip-v1]`, `[helm]` and `[history]`.
+//! Sections of a few keys each: `[audit]`, `[backup]`, `[clock]`, `[cni]`, `[fip-v1]`, `[helm]` and `[history]`.
 
 use std::{
     path::{Path, PathBuf},
@@ -76,6 +76,15 @@ checked!(Keep(u64), |copies| {
     let or_none = "; every = \"off\" makes none";
     number("[backup] keep", copies, 1..=10_000, or_none)
 });
+
+/// What CNI plugins of this host may ask for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct Cni {
+    /// Whether pods of Kubernetes get addresses of the pools that a network names as `ipam.pools`. Whoever may write
+    /// NetworkAttachmentDefinitions then takes addresses of any pool, and no quota counts.
+    pub pods_use_pools: bool,
+}
 
 /// Which clock the time of the address book follows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]

@@ -75,20 +75,11 @@ fn a_container_is_deleted_while_fipd_is_down_and_its_addresses_are_free_afterwar
 fn a_replayed_deletion_spares_the_next_container_of_the_name() {
     on_host(async |bed| {
         let conf = bed.conf(V4);
-        let pod = |uid: &str, call: CniCall| {
-            let args =
-                format!("IgnoreUnknown=1;K8S_POD_NAMESPACE=n;K8S_POD_NAME=p;K8S_POD_UID={uid}");
-            call.with("CNI_ARGS", &args)
-        };
-        bed.host.make_container("c1").await?;
-        let add = pod("one", bed.call_of("ADD", "c1", &conf));
-        bed.host.call(&add).await?.result()?;
+        bed.add("c1", &conf).await?;
         bed.fipd.kill9()?;
-        let del = pod("one", bed.call_of("DEL", "c1", &conf));
-        bed.host.call(&del).await?.result()?;
+        bed.call("DEL", "c1", &conf).await?.result()?;
         bed.fipd.restart().await?;
-        let add = pod("two", bed.call_of("ADD", "c1", &conf));
-        let result = bed.host.call(&add).await?.result()?;
+        let result = bed.call("ADD", "c1", &conf).await?.result()?;
         let live = Live::from([("c1".to_owned(), given(&result))]);
         wait_agree(bed, &live, &[]).await
     });
