@@ -13,6 +13,9 @@ use crate::{
     verb::{NEWEST, SUPPORTED, Verb},
 };
 
+/// Values of `arpPolicy`; the first holds where there is none.
+const ARP_NOTIFY: &str = "arp_notify";
+const ARPING: &str = "arping";
 /// The longest name of a network, in bytes.
 const LONGEST_NAME: usize = 253;
 
@@ -303,7 +306,13 @@ impl FlatNetworkConf {
                 ));
             }
         }
-        Ok(())
+        match &*self.arp_policy {
+            "" | ARP_NOTIFY | ARPING => Ok(()),
+            other => {
+                let why = format!("{other:?}; allowed: {ARP_NOTIFY}, {ARPING}");
+                Err(("flatNetwork.arpPolicy", why))
+            }
+        }
     }
 
     /// Networks of pods.
@@ -316,10 +325,9 @@ impl FlatNetworkConf {
         members(&self.service_cidr).filter_map(|one| one.parse().ok())
     }
 
-    /// What is not known counts as the default, as in the original.
     pub fn policy(&self) -> ArpPolicy {
         match &*self.arp_policy {
-            "arping" => ArpPolicy::Arping,
+            ARPING => ArpPolicy::Arping,
             _ => ArpPolicy::ArpNotify,
         }
     }
@@ -383,7 +391,7 @@ struct DnsConf {
     options: Option<Vec<String>>,
 }
 
-fn dns<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> {
+pub(crate) fn dns<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> {
     let dns = Option::<DnsConf>::deserialize(deserializer)?;
     serde_json::to_value(dns).map_err(serde::de::Error::custom)
 }
@@ -475,6 +483,11 @@ mod tests {
                 r#""flatNetwork":{"clusterCIDR":"10.42.0.0/16,x"}"#,
                 "flatNetwork.clusterCIDR",
                 "\"x\"",
+            ),
+            (
+                r#""flatNetwork":{"arpPolicy":"none"}"#,
+                "flatNetwork.arpPolicy",
+                "arp_notify, arping",
             ),
         ];
         for (part, field, value) in cases {

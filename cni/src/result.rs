@@ -19,6 +19,7 @@ pub struct AddResult {
     pub ips: Vec<IpConfig>,
     #[serde(deserialize_with = "nullable")]
     pub routes: Vec<RouteConfig>,
+    #[serde(deserialize_with = "crate::config::dns")]
     pub dns: Value,
 }
 
@@ -243,6 +244,8 @@ mod tests {
         ] {
             AddResult::read(&wrong).unwrap_err();
         }
+        let wrong = AddResult::read(&json!({ "dns": { "search": "a" } })).unwrap_err();
+        assert!(wrong.starts_with("dns.search: "), "{wrong}");
         let wrong = AddResult::read(&json!({ "ips": [{ "address": "x" }] })).unwrap_err();
         assert!(wrong.starts_with("ips[0].address: "), "{wrong}");
     }

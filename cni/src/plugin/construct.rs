@@ -5,11 +5,12 @@ use ipnet::IpNet;
 use super::{
     call::{PATIENCE, PluginCall, Sandbox},
     container::{Container, ContainerPlan},
+    note,
     undo::Undo,
 };
 use crate::{
     AskStep, CniError, Code, Verb,
-    attachment::{Attachment, ContainerLink, IpvlanMode, LinkKind, ProbeResult},
+    attachment::{Attachment, IpvlanMode, LinkKind, ProbeResult},
     frame::Mac,
     link::{Family, Link, MAIN_TABLE, MemberLink, Netlink},
     namespace::Namespace,
@@ -17,6 +18,8 @@ use crate::{
     result::AddResult,
 };
 
+/// The least MTU of a link with IPv6, in bytes: RFC 8200. The kernel has no IPv6 there below.
+const LEAST_V6: u32 = 1_280;
 /// Attachments that are probed before the daemon runs out of addresses that nobody uses.
 const ROUNDS: usize = 8;
 
@@ -31,7 +34,7 @@ pub(super) fn construct(
         true => node_networks(call, &mut host)?,
         false => Vec::new(),
     };
-    create(call, &mut host, &sandbox.namespace, &first.link)?;
+    create(call, &mut host, &sandbox.namespace, &first)?;
     undo.link = true;
     let probed = first.probe;
     let mut container = Container::open(call, sandbox)?;
@@ -53,10 +56,12 @@ fn create(
     call: &PluginCall,
     host: &mut Netlink,
     namespace: &Namespace,
-    link: &ContainerLink,
+    attachment: &Attachment,
 ) -> Result<(), CniError> {
     use std::os::fd::AsFd as _;
+    let link = &attachment.link;
     let parent = parent(call, host, &link.parent)?;
+    let mtu = mtu(call, attachment, &parent)?;
     let mac = link.mac.as_deref().map(|text| {
         let wrong = || call.failed("read fipd's answer", format!("{text:?} is no MAC"));
         Mac::of_station(text).ok_or_else(wrong)
@@ -65,10 +70,7 @@ fn create(
         name: call.ifname(),
         kind: link.kind,
         parent: parent.index,
-        mtu: link
-            .mtu
-            .filter(|mtu| *mtu > 0)
-            .map(|mtu| mtu.min(parent.mtu)),
+        mtu,
         mac: mac.transpose()?,
         // After its settings, which decide what the kernel does then.
         up: false,
@@ -80,7 +82,38 @@ fn create(
     })
 }
 
-fn parent(call: &PluginCall, host: &mut Netlink, name: &str) -> Result<Link, CniError> {
+/// What the configuration asks for, or less where the parent has less; `None`: the parent's.
+fn mtu(call: &PluginCall, attachment: &Attachment, parent: &Link) -> Result<Option<u32>, CniError> {
+    let asked = attachment.link.mtu.filter(|mtu| *mtu > 0);
+    if let Some(asked) = asked.filter(|asked| *asked > parent.mtu) {
+        note(&format!(
+            "an MTU of {asked} is asked for; {} has {}, which is used",
+            parent.name, parent.mtu
+        ));
+    }
+    let used = asked.map(|asked| asked.min(parent.mtu));
+    let addresses = attachment.addresses.iter();
+    let mut v6 = addresses.filter(|one| one.address.addr().is_ipv6());
+    if used.unwrap_or(parent.mtu) < LEAST_V6
+        && let Some(v6) = v6.next()
+    {
+        let is_own = used.is_some_and(|used| used < parent.mtu);
+        let field = match (is_own, call.conf.is_standalone()) {
+            (false, _) => format!("the MTU of {}", parent.name),
+            (true, true) => "mtu of the network configuration".to_owned(),
+            (true, false) => "flatNetwork.mtu of the network configuration".to_owned(),
+        };
+        let details = format!(
+            "{}; allowed: {LEAST_V6} bytes or more, which IPv6 needs ({})",
+            used.unwrap_or(parent.mtu),
+            v6.address
+        );
+        return Err(call.error(Code::InvalidConfig, &format!("{field} is wrong"), details));
+    }
+    Ok(used)
+}
+
+pub(super) fn parent(call: &PluginCall, host: &mut Netlink, name: &str) -> Result<Link, CniError> {
     let found = host.find(name);
     let found = found.map_err(|error| call.refused(&format!("look up {name}"), &error, host))?;
     found.ok_or_else(|| {

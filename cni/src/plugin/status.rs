@@ -1,13 +1,22 @@
-//! `STATUS`: whether the daemon can serve `ADD`.
+//! `STATUS`: whether the daemon can serve `ADD`, and the host has the interface for it.
 
 use std::time::Duration;
 
-use super::call::PluginCall;
+use super::{call::PluginCall, construct::parent};
 use crate::{AskStep, CniError, Code, Verb};
 
 /// Runtimes ask for the state every few seconds.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 pub(super) fn status(call: &PluginCall) -> Result<String, CniError> {
-    call.output(Verb::Status, AskStep::Begin, PATIENCE, Code::NotAvailable)
+    let said = call.output(Verb::Status, AskStep::Begin, PATIENCE, Code::NotAvailable)?;
+    // That of pods is said by their subnets.
+    if call.conf.is_standalone() {
+        let found = parent(call, &mut call.netlink()?, &call.conf.link.master);
+        found.map_err(|error| CniError {
+            code: Code::NotAvailable as u32,
+            ..error
+        })?;
+    }
+    Ok(said)
 }

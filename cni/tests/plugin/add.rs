@@ -512,6 +512,45 @@ fn neighbors_hear_of_the_addresses() {
 }
 
 #[test]
+fn an_mtu_that_is_too_large_is_noted_and_one_too_small_for_ipv6_refused() {
+    let site = Site::new();
+    let daemon = StandIn::giving(&site.socket(), attachment());
+    let answer = site.run("ADD", &site.conf("1.1.0", json!({})));
+    assert!(answer.notes.contains("9000") && answer.notes.contains("1500"));
+    answer.result();
+    site.run("DEL", &site.conf("1.1.0", json!({}))).result();
+    drop(daemon);
+    let mut wanted = attachment();
+    wanted.addresses.push(address("2001:db8::5/64", None));
+    wanted.link.mtu = Some(1_279);
+    let _daemon = StandIn::giving(&site.socket(), wanted);
+    let pools = json!({"master": "up0", "ipam": {"pools": ["a"]}});
+    for (more, field) in [(pools, "mtu of"), (json!({}), "flatNetwork.mtu of")] {
+        let (code, text) = site.run("ADD", &site.conf("1.1.0", more)).error();
+        assert_eq!(code, 7, "{text}");
+        assert!(text.starts_with(field) && text.contains("1280"), "{text}");
+        assert!(!site.has_link("eth1"));
+    }
+    site.in_host("link set up0 mtu 1000");
+    let (_, text) = site.run("ADD", &site.conf("1.1.0", json!({}))).error();
+    assert!(text.starts_with("the MTU of up0 is wrong: 1000"), "{text}");
+}
+
+#[test]
+fn status_names_a_master_that_the_host_lacks() {
+    let site = Site::new();
+    let _daemon = StandIn::giving(&site.socket(), attachment());
+    let status = |master: &str| {
+        let more = json!({"master": master, "ipam": {"pools": ["a"]}});
+        site.run("STATUS", &site.conf("1.1.0", more))
+    };
+    status("up0").result();
+    let (code, text) = status("up9").error();
+    assert_eq!(code, 50, "{text}");
+    assert!(text.contains("up9"), "{text}");
+}
+
+#[test]
 fn a_mac_that_is_none_is_refused() {
     let site = Site::new();
     let mut wanted = attachment();

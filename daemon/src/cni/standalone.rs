@@ -12,9 +12,9 @@ use std::{
 
 use fipd_cni::{Code, NetConf, attachment::ProbeResult};
 use fipd_core::{
-    Adopt, Allocate, Answer, Holder, Identity, Lease, LeaseFilter, LeaseKey, LeaseState, Ledger,
-    NameError, Pool, ProbeVerdict, Probed, Refusal, RefusalClass, Release, ReleaseScope, Request,
-    System, Text, Want,
+    Adopt, Allocate, Answer, Family, Holder, Identity, Lease, LeaseFilter, LeaseKey, LeaseState,
+    Ledger, NameError, Pool, ProbeVerdict, Probed, Refusal, RefusalClass, Release, ReleaseScope,
+    Request, System, Text, Want,
 };
 use ipnet::IpNet;
 
@@ -316,6 +316,13 @@ fn wants(ledger: &Ledger, conf: &NetConf, asked: &[IpAddr]) -> Result<Vec<Want>,
                 .iter()
                 .any(|one| one.span().contains(*ip))
         };
+        let mtu = conf.link.mtu;
+        if (1..1_280).contains(&mtu) && pool.spec.family() == Some(Family::V6) {
+            let name = &pool.spec.name;
+            let why =
+                format!("mtu: {mtu}; allowed: 1280 bytes or more, which IPv6 needs (pool {name})");
+            return Err(CallRefusal::new(Code::InvalidConfig, why));
+        }
         let at = asked.iter().position(of_pool);
         wants.push(Want {
             pool: pool.id.into(),

@@ -531,6 +531,11 @@ async fn status_refuses_what_add_refuses() {
         assert_eq!(site.add_with("a", more).await.unwrap_err(), refused);
         assert_eq!(site.leases(), [""; 0], "an address is given first");
     }
+    let narrow = json!({ "mtu": 1_279, "ipam": { "pools": ["lan6"] } });
+    let refused = status(narrow.clone()).await;
+    assert_eq!(refused.0, Code::InvalidConfig as u32);
+    assert!(refused.1.starts_with("mtu: 1279"), "{refused:?}");
+    assert_eq!(site.add_with("a", narrow).await.unwrap_err(), refused);
     let networks = |ledger: &Ledger| ledger.networks().map(|one| one.id).collect();
     let hold = Request::HoldNetworks {
         networks: site.ipam.read(networks),
