@@ -9,15 +9,13 @@ use std::{
 
 fn main() -> ExitCode {
     let variable = |name: &str| env::var(name).unwrap_or_default();
-    let (text, code) = match fipd_cni::plugin::run(variable, io::stdin()) {
-        Ok(text) => (text, ExitCode::SUCCESS),
-        Err(error) => (
-            serde_json::to_string(&error).unwrap_or_default(),
-            ExitCode::FAILURE,
-        ),
-    };
-    match io::stdout().write_all(text.as_bytes()) {
-        Ok(()) => code,
-        Err(_) => ExitCode::FAILURE,
+    match fipd_cni::plugin::run(variable, io::stdin(), io::stdout()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let text = serde_json::to_string(&error).unwrap_or_default();
+            // The code of the process says that it failed, if nothing else can.
+            let _ = io::stdout().write_all(text.as_bytes());
+            ExitCode::FAILURE
+        }
     }
 }

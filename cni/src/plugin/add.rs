@@ -1,4 +1,4 @@
-//! `ADD`: the daemon says what to make, the plugin makes it and says so.
+//! `ADD`: the daemon says what to make, the plugin makes it and says so. What the runtime does not hear of is taken back.
 
 use super::{
     call::{CLEANUP_PATIENCE, PluginCall},
@@ -8,15 +8,19 @@ use super::{
 };
 use crate::{AskStep, CniError, Code, link::Netlink, result::AddResult};
 
-pub(super) fn add(call: &PluginCall) -> Result<String, CniError> {
+pub(super) fn add(
+    call: &PluginCall,
+    mut say: impl FnMut(&str) -> Result<(), CniError>,
+) -> Result<(), CniError> {
     let previous = call.previous()?;
     let mut sandbox = call.container()?;
     check_name(call, &mut sandbox.netlink)?;
     let attachment = call.attachment(AskStep::Begin)?;
     let mut undo = Undo::default();
     let constructed = construct(call, &mut sandbox, attachment, &mut undo);
-    let printed = constructed.and_then(|result| print(call, previous, result));
-    if let Err(failure) = &printed {
+    let text = constructed.and_then(|result| print(call, previous, result));
+    let said = text.and_then(|text| say(&text));
+    if let Err(failure) = &said {
         // An address that is still configured is not given to the next one: the runtime's DEL tries again.
         let undone = undo.run(call, &mut sandbox.netlink);
         let released =
@@ -25,7 +29,7 @@ pub(super) fn add(call: &PluginCall) -> Result<String, CniError> {
             note(&error.to_string());
         }
     }
-    printed
+    said
 }
 
 /// Row 79 of the contract: before the daemon is asked.

@@ -17,7 +17,7 @@ mod status;
 mod undo;
 
 use std::{
-    io::{self, Read},
+    io::{self, Read, Write},
     path::PathBuf,
 };
 
@@ -26,15 +26,31 @@ use serde_json::Value;
 
 use crate::{CniError, Code, Environment, MAX_MESSAGE, NEWEST, NetConf, Verb, version};
 
-/// Carries out `CNI_COMMAND` and returns what goes to standard output.
+/// Carries out `CNI_COMMAND`, and says on `stdout` what came of it.
 ///
 /// # Errors
 /// The error object that goes to standard output.
-pub fn run(variable: impl Fn(&str) -> String, stdin: impl Read) -> Result<String, CniError> {
+pub fn run(
+    variable: impl Fn(&str) -> String,
+    stdin: impl Read,
+    mut stdout: impl Write,
+) -> Result<(), CniError> {
     let command = Verb::parse(&variable("CNI_COMMAND"))?;
     let stdin = read(stdin)?;
+    let mut say = |text: &str| {
+        let written = stdout.write_all(text.as_bytes());
+        written.and_then(|()| stdout.flush()).map_err(|error| {
+            let why = error.to_string();
+            CniError::new(
+                NEWEST,
+                Code::IoFailure,
+                "cannot write to standard output",
+                why,
+            )
+        })
+    };
     if command == Verb::Version {
-        return version(&stdin);
+        return say(&version(&stdin)?);
     }
     let call = match read_call(command, variable, stdin.clone()) {
         Ok(call) => call,
@@ -44,12 +60,12 @@ pub fn run(variable: impl Fn(&str) -> String, stdin: impl Read) -> Result<String
         }
     };
     let done = match command {
-        Verb::Add => add::add(&call),
-        Verb::Del => del::del(&call),
-        Verb::Check => check::check(&call),
-        Verb::Gc => gc::gc(&call),
-        Verb::Status => status::status(&call),
-        Verb::Version => Ok(String::new()),
+        Verb::Add => add::add(&call, say),
+        Verb::Del => del::del(&call).and_then(|text| say(&text)),
+        Verb::Check => check::check(&call).and_then(|text| say(&text)),
+        Verb::Gc => gc::gc(&call).and_then(|text| say(&text)),
+        Verb::Status => status::status(&call).and_then(|text| say(&text)),
+        Verb::Version => Ok(()),
     };
     if let Err(error) = &done {
         call.report(error);
@@ -97,7 +113,6 @@ fn read(stdin: impl Read) -> Result<String, CniError> {
 
 /// Standard output belongs to the runtime; standard error goes to its log.
 fn note(text: &str) {
-    use io::Write as _;
     // Nobody reads it where it cannot be written.
     let _ = writeln!(io::stderr(), "fipd-cni: {text}");
 }

@@ -550,6 +550,21 @@ fn status_names_a_master_that_the_host_lacks() {
     assert!(text.contains("up9"), "{text}");
 }
 
+/// The runtime would know neither the address nor that it has to be deleted.
+#[test]
+fn a_result_that_nobody_hears_is_taken_back() {
+    let site = Site::new();
+    let daemon = StandIn::giving(&site.socket(), attachment());
+    let answer = site.run_unheard("ADD", &site.conf("1.1.0", json!({})));
+    assert!(!answer.ok, "{answer:?}");
+    assert!(!site.has_link("eth1"));
+    let asked = daemon.asked();
+    let Some((Verb::Del, AskStep::Failed(error))) = asked.last() else {
+        panic!("{asked:?}")
+    };
+    assert!(error.msg.contains("standard output"), "{error}");
+}
+
 #[test]
 fn a_mac_that_is_none_is_refused() {
     let site = Site::new();

@@ -2,7 +2,7 @@
 
 use std::{
     path::{Path, PathBuf},
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
     sync::atomic::{AtomicU32, Ordering},
 };
 
@@ -157,6 +157,24 @@ impl Site {
         netns: &Path,
         variables: &[(&str, &str)],
     ) -> Answer {
+        Answer::of(&self.output(verb, conf, netns, variables, Stdio::piped()))
+    }
+
+    /// The same where nothing can be written to standard output.
+    pub fn run_unheard(&self, verb: &str, conf: &Value) -> Answer {
+        let full = std::fs::File::options().write(true).open("/dev/full");
+        let full = Stdio::from(full.unwrap());
+        Answer::of(&self.output(verb, conf, &self.netns(), &[], full))
+    }
+
+    fn output(
+        &self,
+        verb: &str,
+        conf: &Value,
+        netns: &Path,
+        variables: &[(&str, &str)],
+        stdout: Stdio,
+    ) -> Output {
         let input = self.dir.path().join("input");
         std::fs::write(&input, conf.to_string()).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_fipd-cni"));
@@ -168,9 +186,10 @@ impl Site {
             .env("CNI_IFNAME", "eth1")
             .env("FIPD_CNI_SPOOL", self.spool())
             .envs(variables.iter().copied())
-            .stdin(std::fs::File::open(input).unwrap());
+            .stdin(std::fs::File::open(input).unwrap())
+            .stdout(stdout);
         let host = Namespace::open(&self.host_netns()).unwrap();
-        Answer::of(&host.run(|| command.output().unwrap()).unwrap())
+        host.run(|| command.output().unwrap()).unwrap()
     }
 }
 
@@ -187,7 +206,7 @@ impl Drop for Site {
 /// What the plugin printed.
 #[derive(Debug)]
 pub struct Answer {
-    ok: bool,
+    pub ok: bool,
     /// `null`: nothing.
     json: Value,
     pub notes: String,
