@@ -27,6 +27,9 @@ pub mod sysctl;
 mod verb;
 mod wire;
 
+/// In lower case a text that the plugin's program has and no other: so programs that look for it do not have it.
+pub const MARK: &str = "CONTAINER RUNTIMES CALL THIS PROGRAM OF FIPD";
+
 pub use config::{FlatNetworkConf, IpamConf, LinkConf, NetConf, ValidAttachment, wrong_cidr};
 pub use environment::{Environment, named_args};
 pub use error::{CniError, Code};

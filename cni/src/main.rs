@@ -9,6 +9,11 @@ use std::{
 
 fn main() -> ExitCode {
     let variable = |name: &str| env::var(name).unwrap_or_default();
+    if variable("CNI_COMMAND").is_empty() {
+        // By this text `fipd cni` knows the program: `fipd_cni::MARK`.
+        let about = "fipd-cni: container runtimes call this program of fipd";
+        let _ = writeln!(io::stderr(), "{about}");
+    }
     match fipd_cni::plugin::run(variable, io::stdin(), io::stdout()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -536,6 +536,21 @@ fn an_mtu_that_is_too_large_is_noted_and_one_too_small_for_ipv6_refused() {
     assert!(text.starts_with("the MTU of up0 is wrong: 1000"), "{text}");
 }
 
+/// `fipd cni` tells the program by it from others.
+#[test]
+fn the_program_has_its_mark() {
+    let program = std::fs::read(env!("CARGO_BIN_EXE_fipd-cni")).unwrap();
+    let has = |text: &str| {
+        let text = text.as_bytes();
+        program.windows(text.len()).any(|part| part == text)
+    };
+    assert!(has(&fipd_cni::MARK.to_ascii_lowercase()));
+    let site = Site::new();
+    let answer = site.run("", &site.conf("1.1.0", json!({})));
+    assert!(answer.notes.contains("container runtimes"), "{answer:?}");
+    assert_eq!(answer.error().0, 4);
+}
+
 #[test]
 fn status_names_a_master_that_the_host_lacks() {
     let site = Site::new();

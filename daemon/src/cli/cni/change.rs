@@ -1,5 +1,7 @@
 //! What `install` and `uninstall` change in a directory.
 
+use std::hint::black_box;
+
 use serde::Serialize;
 
 use super::{
@@ -34,11 +36,13 @@ fn change(
     }
 }
 
-/// Whether a program is fipd's plugin, of whatever version: it names the daemon's socket.
+/// Whether a program is fipd's plugin, of whatever version.
 pub fn is_plugin(bytes: &[u8]) -> bool {
     const ELF: &[u8] = b"\x7fELF";
-    let socket = fipd_cni::SOCKET.as_bytes();
-    bytes.starts_with(ELF) && bytes.windows(socket.len()).any(|part| part == socket)
+    // This program is not to have the text itself.
+    let mark = black_box(fipd_cni::MARK).to_ascii_lowercase();
+    let mark = mark.as_bytes();
+    bytes.starts_with(ELF) && bytes.windows(mark.len()).any(|part| part == mark)
 }
 
 /// Puts the plugin under both its names. One of another program is kept beside it, once.
@@ -176,7 +180,8 @@ mod tests {
     const FOREIGN: &[u8] = b"\x7fELF of the original";
 
     fn plugin(version: u8) -> Vec<u8> {
-        [b"\x7fELF ", fipd_cni::SOCKET.as_bytes(), &[version]].concat()
+        let mark = fipd_cni::MARK.to_ascii_lowercase();
+        [b"\x7fELF ", mark.as_bytes(), &[version]].concat()
     }
 
     fn scratch() -> (tempfile::TempDir, Folder) {
@@ -198,7 +203,13 @@ mod tests {
     fn a_plugin_is_known_by_what_is_in_it() {
         assert!(is_plugin(&plugin(1)));
         assert!(!is_plugin(FOREIGN));
-        assert!(!is_plugin(fipd_cni::SOCKET.as_bytes()), "a text");
+        let mark = fipd_cni::MARK.to_ascii_lowercase();
+        assert!(!is_plugin(mark.as_bytes()), "a text");
+        let other = [b"\x7fELF ", fipd_cni::SOCKET.as_bytes()].concat();
+        assert!(!is_plugin(&other), "another program that asks fipd");
+        assert!(!is_plugin(
+            &[b"\x7fELF", fipd_cni::MARK.as_bytes()].concat()
+        ));
         assert!(!is_plugin(b""));
     }
 

@@ -267,7 +267,8 @@ mod tests {
 
     #[test]
     fn a_plugin_is_compared_with_the_packaged_one() {
-        let plugin = |end: &str| format!("\x7fELF{}{end}", fipd_cni::SOCKET).into_bytes();
+        let mark = fipd_cni::MARK.to_ascii_lowercase();
+        let plugin = |end: &str| format!("\x7fELF{mark}{end}").into_bytes();
         let (new, old) = (plugin("2"), plugin("1"));
         let state = |bytes: Option<&[u8]>| PluginState::of(bytes, Some(&new));
         assert_eq!(state(None), PluginState::Missing);
