@@ -22,13 +22,15 @@ use crate::{
     link::{Family, Link, Netlink},
     namespace::Namespace,
     result::{AddResult, Interface, IpConfig, RouteConfig},
-    sysctl::set_of_interface,
+    sysctl::{read_of_interface, set_of_interface},
 };
 
 /// The first interface of a pod.
 pub(super) const FIRST: &str = "eth0";
-/// Duplicate address detection takes up to two seconds.
-const DETECTION: Duration = Duration::from_millis(2_500);
+/// Duplicate address detection begins within a second; what is beyond is for the kernel's timers.
+const BEFORE_DETECTION: Duration = Duration::from_millis(1_500);
+/// The longest that it is waited for.
+const LONGEST_DETECTION: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(20);
 
 /// What to configure, once the addresses are agreed on.
@@ -150,7 +152,10 @@ impl<'a> Container<'a> {
             return Ok(());
         }
         let wanted = |ip: &IpNet| attachment.addresses.iter().any(|one| one.address == *ip);
-        let end = Instant::now() + DETECTION;
+        let detection = self
+            .call
+            .inside(self.namespace, || Ok(detection(&self.link.name)))?;
+        let end = Instant::now() + detection;
         loop {
             let found = self.netlink.addresses();
             let found = found.map_err(|error| self.refused("list addresses", &error))?;
@@ -229,4 +234,13 @@ impl<'a> Container<'a> {
             ..AddResult::default()
         }
     }
+}
+
+/// How long the kernel may look for other users of an address of IPv6, in the namespace of the calling thread.
+fn detection(interface: &str) -> Duration {
+    let read = |of, name| read_of_interface(Family::V6, of, interface, name);
+    let probes = read("conf", "dad_transmits").unwrap_or(1);
+    let apart = read("neigh", "retrans_time_ms").unwrap_or(1_000);
+    let all = Duration::from_millis(u64::from(probes) * u64::from(apart));
+    (BEFORE_DETECTION + all).min(LONGEST_DETECTION)
 }

@@ -419,6 +419,19 @@ fn addresses_of_ipv6_are_usable_when_add_returns() {
 }
 
 #[test]
+fn an_address_of_ipv6_is_waited_for_as_long_as_the_kernel_probes_it() {
+    let site = Site::new();
+    site.pod_netlink(|_| {
+        let probes = "/proc/sys/net/ipv6/conf/default/dad_transmits";
+        std::fs::write(probes, "3").unwrap();
+    });
+    let mut wanted = attachment();
+    wanted.addresses.push(address("2001:db8::5/64", None));
+    let _daemon = StandIn::giving(&site.socket(), wanted);
+    site.run("ADD", &site.conf("1.1.0", json!({}))).result();
+}
+
+#[test]
 fn an_address_of_ipv6_that_another_host_has_is_a_conflict() {
     let site = Site::new();
     site.on_wire("address add 2001:db8::5/64 dev wire0 nodad");
