@@ -429,7 +429,7 @@ async fn what_a_container_has_that_runs_is_known_to_a_restored_address_book() {
 #[tokio::test]
 async fn a_pod_of_kubernetes_gets_addresses_of_pools_only_where_the_host_allows_it() {
     let more = json!({ "ipam": { "pools": ["lan"] } });
-    let text = question("ADD", "a", AskStep::Begin, more.clone());
+    let text = question("ADD", "a", AskStep::Begin, more);
     let mut asked: Value = serde_json::from_slice(&text).unwrap();
     asked["args"] = json!("IgnoreUnknown=1;K8S_POD_NAMESPACE=n;K8S_POD_NAME=p");
     let asked = asked.to_string();
