@@ -10,7 +10,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 pub(super) fn status(call: &PluginCall) -> Result<String, CniError> {
     let said = call.output(Verb::Status, AskStep::Begin, PATIENCE, Code::NotAvailable)?;
-    // That of pods is said by their subnets.
+    // Pods have theirs from their subnets.
     if call.conf.is_standalone() {
         let found = parent(call, &mut call.netlink()?, &call.conf.link.master);
         found.map_err(|error| CniError {

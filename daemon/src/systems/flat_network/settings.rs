@@ -53,8 +53,8 @@ pub struct FlatNetworkSettings {
     pub proxy_arp: bool,
     /// Of the interfaces of pods, in bytes, from 576 to 9216.
     pub mtu: Mtu,
-    /// Whether this host is a node of the cluster, whose pods' CNI calls fipd answers here: of one at most, and unless it is said of the
-    /// only `[[cluster]]` with this system.
+    /// Whether this host is a node of the cluster: fipd then answers CNI plugins for its pods. One cluster at most may have it; without
+    /// it the only `[[cluster]]` with this system counts.
     pub node: Option<bool>,
     /// Whether the API server asks fipd before it stores subnets, and workloads and pods on flat networks.
     pub webhook: Webhook,
