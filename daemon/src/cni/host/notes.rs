@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// Boots that are remembered: what containers of one that is forgotten have waits for an admin.
-const BOOTS: usize = 1_000;
+const BOOTS: usize = 100;
 
 /// The journal of this host. One that came here with the data directory of another says what that one has and which deletions of its
 /// spool are done: it is put aside, and another is begun. `None`: which host it is, nobody knows.
