@@ -302,10 +302,8 @@ async fn serve(site: Arc<Site>, system: RunningClusterApi) {
     }
     reconcile::follow_and_work(&claims, &mut tasks);
     extension::keep(&site, &system.means.endpoint, &mut tasks);
-    if settings.vips {
-        // It begins once the Clusters are known, where there are such.
-        reconcile::follow_and_work(&vips, &mut tasks);
-    }
+    // It begins once the Clusters are known, where there are such. With `vips = false` it keeps what they show from others.
+    reconcile::follow_and_work(&vips, &mut tasks);
     adoption::keep(&site.session, &site.system, &inventory).await;
     finish(tasks).await;
 }

@@ -176,20 +176,25 @@ impl PoolGrowth<'_> {
             let namespace = &self.pool.namespace;
             !settings.network_per_namespace || namespace.is_empty() || key.namespace == *namespace
         };
+        let claimed = claimed(site, &users.addresses);
         let all = users.clusters.all().into_iter();
-        let all = all.filter(|(key, one)| is_near(key) && one.class_name().is_some());
-        let shown = all.flat_map(|(key, cluster)| {
-            let is_claimed = |slot, address| {
-                let there = users.addresses.get(&claim_key(&key, slot));
-                there.is_some_and(|there| there.address == Some(address))
-            };
-            let shown = cluster.shown();
-            let shown: Vec<_> = shown
-                .filter(|(slot, address)| !is_claimed(*slot, *address))
-                .map(|(_, address)| (address, ShownBy::Cluster(key.clone(), Arc::clone(&cluster))))
-                .collect();
-            shown
-        });
+        let shown = all
+            .filter(|(key, _)| is_near(key))
+            .flat_map(|(key, cluster)| {
+                let is_claimed = |slot, address| {
+                    let there = users.addresses.get(&claim_key(&key, slot));
+                    there.is_some_and(|there| there.address == Some(address))
+                        || cluster.class_name().is_none() && is_claimed(&claimed, &key, address)
+                };
+                let shown = cluster.shown();
+                let shown: Vec<_> = shown
+                    .filter(|(slot, address)| !is_claimed(*slot, *address))
+                    .map(|(_, address)| {
+                        (address, ShownBy::Cluster(key.clone(), Arc::clone(&cluster)))
+                    })
+                    .collect();
+                shown
+            });
         shown.collect()
     }
 
@@ -239,7 +244,35 @@ pub fn is_of_copy(ledger: &Ledger, site: &Site, key: &Key, place: LeaseKey) -> b
     })
 }
 
-/// `None`: the Cluster has the address, be it by its claim.
+/// The IPAddresses in use, by namespace.
+pub fn claimed(site: &Site, addresses: &Objects<AddressView>) -> BTreeSet<(Text, IpAddr)> {
+    let all = addresses.all().into_iter();
+    let used = all.filter(|(key, there)| there.grace_ends.is_none() && is_served(site, key, there));
+    used.filter_map(|(key, there)| Some((key.namespace, there.address?)))
+        .collect()
+}
+
+/// Whether an IPAddress beside the Cluster has the address: whoever chose it for a Cluster without a class claimed it first.
+pub fn is_claimed(claimed: &BTreeSet<(Text, IpAddr)>, key: &Key, address: IpAddr) -> bool {
+    claimed.contains(&(Text::clone(&key.namespace), address))
+}
+
+/// Whether a Cluster without a class shows what another object of its management cluster has: that is where it has it from.
+pub fn is_of_other(
+    ledger: &Ledger,
+    site: &Site,
+    cluster: &CapiClusterView,
+    place: LeaseKey,
+) -> bool {
+    let owner = ledger.lease_around(place).and_then(|lease| lease.owner());
+    cluster.class_name().is_none()
+        && owner.is_some_and(|owner| {
+            let identity = &owner.identity;
+            identity.cluster.as_ref() == Some(&site.id) && *identity.kind != *CLUSTER.kind
+        })
+}
+
+/// `None`: the Cluster has the address, be it by its claim, or leaves it to another object.
 pub fn of_cluster(
     ledger: &Ledger,
     site: &Site,
@@ -247,7 +280,9 @@ pub fn of_cluster(
     place: LeaseKey,
 ) -> Option<Request> {
     let prefix = LeasePrefix::from(place);
-    if identities(site, key).any(|one| has(ledger, prefix, &one)) {
+    if identities(site, key).any(|one| has(ledger, prefix, &one))
+        || is_of_other(ledger, site, cluster, place)
+    {
         return None;
     }
     let holder = Holder {
@@ -336,14 +371,16 @@ mod tests {
         let (ipam, _writer) = Ipam::start(dir.path(), Arc::new(clock::now)).expect("a store");
         let session = testing::session(client(&Arc::default()), &ipam).await;
         let site = Site::new(session, System::cluster_api());
-        let unclassed = json!({ "controlPlaneEndpoint": { "host": "10.0.0.4", "port": 6443 } });
+        let unclassed =
+            |host: &str| json!({ "controlPlaneEndpoint": { "host": host, "port": 6443 } });
         let users = known(&[
             ("ns", "a", at("10.0.0.2")),
             ("other", "b", at("10.0.0.3")),
-            ("ns", "c", unclassed),
+            ("ns", "c", unclassed("10.0.0.4")),
             ("ns", "d", at("10.0.1.5")),
             ("ns", "e", at("api.example")),
             ("ns", "f", at("10.0.0.9")),
+            ("ns", "g", unclassed("10.0.0.7")),
         ]);
         let taken = |namespace, existing: Option<&Pool>, wanted: &PoolSpec| -> Vec<String> {
             let growth = PoolGrowth {
@@ -369,13 +406,19 @@ mod tests {
                 "vip-cp-f  10.0.0.9",
                 "x  10.0.0.7",
                 "a u-a 10.0.0.2",
+                "c u-c 10.0.0.4",
                 "b u-b 10.0.0.3"
             ],
-            "what a claim has its Cluster does not contend for"
+            "what a claim has its Cluster does not contend for, nor does one without a class"
         );
         assert_eq!(
             taken("ns", None, &narrow),
-            ["z  10.0.0.8", "a u-a 10.0.0.2", "b u-b 10.0.0.3"],
+            [
+                "z  10.0.0.8",
+                "a u-a 10.0.0.2",
+                "c u-c 10.0.0.4",
+                "b u-b 10.0.0.3"
+            ],
             "they are in one network with the pool"
         );
 
@@ -394,6 +437,11 @@ mod tests {
         for (claim, address) in [("x", "10.0.0.7"), ("vip-cp-f", "10.0.0.9")] {
             submit(asker_of(claim, &site).adopt(key_of(address).into(), None)).await;
         }
+        let others = ["c u-c 10.0.0.4", "b u-b 10.0.0.3"];
+        assert_eq!(taken("", None, &narrow), others);
+
+        // Nor what one without a class has from another object of the management cluster.
+        submit(asker_of("machine", &site).adopt(key_of("10.0.0.4").into(), None)).await;
         assert_eq!(taken("", None, &narrow), ["b u-b 10.0.0.3"]);
 
         // What it has where it is moved from is left to its claim.
@@ -409,7 +457,12 @@ mod tests {
             network: blue,
             ..narrow
         };
-        let all = ["vip-cp-f  10.0.0.9", "x  10.0.0.7", "b u-b 10.0.0.3"];
+        let all = [
+            "vip-cp-f  10.0.0.9",
+            "x  10.0.0.7",
+            "c u-c 10.0.0.4",
+            "b u-b 10.0.0.3",
+        ];
         assert_eq!(taken("", None, &moved), all, "the copy is not there");
         assert_eq!(taken("", existing().as_deref(), &moved), [""; 0]);
     }

@@ -90,7 +90,9 @@ impl Controller for VipController {
     /// A class says whether the address is a variable as well.
     async fn completed(&self) {
         self.context.objects.completed().await;
-        self.classes.completed().await;
+        if self.context.site.settings::<ClusterApiSettings>().vips {
+            self.classes.completed().await;
+        }
     }
 
     async fn reconcile(&self, key: &Key, cluster: Option<Arc<CapiClusterView>>) -> Reconciled {
@@ -204,7 +206,7 @@ impl VipController {
         done
     }
 
-    /// What was said of a Cluster that gets no addresses any more holds no longer.
+    /// Whatever a Cluster shows that gets no addresses is kept for it. What was said of it holds no longer.
     async fn leave_alone(
         &self,
         key: &Key,
@@ -212,18 +214,25 @@ impl VipController {
         state: VipState,
     ) -> Reconciled {
         self.waiting.lock().remove(key);
-        self.context.waiters.wait(key, None);
+        let cause = if state == VipState::Deleting {
+            None
+        } else {
+            self.reserve_shown(key, cluster).await?
+        };
+        self.context.waiters.wait(key, cause);
         if state == VipState::LeftAlone {
-            self.say(key, cluster, &[]).await?;
+            let _writing = self.claims.user.writing.lock(key).await;
+            self.release_unshown(key, cluster).await?;
+            // Where `vips` is off, the Clusters are only read.
+            if self.context.site.settings::<ClusterApiSettings>().vips {
+                self.say(key, cluster, &[]).await?;
+            }
         }
         Ok(Next::Done)
     }
 
     async fn serve(&self, key: &Key, cluster: &CapiClusterView) -> Reconciled {
         if let Some(idle) = self.idle(key, cluster) {
-            if idle.state != VipState::Deleting {
-                self.reserve_shown(key, cluster).await?;
-            }
             return self.leave_alone(key, cluster, idle.state).await;
         }
         self.waiting.lock().insert(key.clone());

@@ -428,6 +428,77 @@ async fn what_a_paused_cluster_shows_is_kept_for_it_until_its_claim_comes() {
     assert_eq!(users(), ("IPAddressClaim".to_owned(), 0));
 }
 
+/// Its provider chose the endpoint, and fipd gives it nothing.
+#[tokio::test]
+async fn what_a_cluster_shows_that_gets_no_addresses_is_kept_for_it() {
+    let endpoint =
+        |host: &str| json!({ "spec": { "controlPlaneEndpoint": { "host": host, "port": 6443 } } });
+    let mut plain = endpoint("10.0.0.9");
+    plain["spec"]["topology"] = Value::Null;
+    let off = ClusterApiSettings {
+        vips: false,
+        ..ClusterApiSettings::default()
+    };
+    for (settings, fields) in [
+        (ClusterApiSettings::default(), &plain),
+        (off, &endpoint("10.0.0.9")),
+    ] {
+        let bench = Bench::under(settings, fields).await;
+        bench.own_pool().await;
+        let known = || bench.vips.context.objects.get(&key()).expect("a Cluster");
+        assert_eq!(bench.vips.uses(&key(), &known(), &[]).len(), 1);
+        bench.work().await.expect("no failure");
+        assert_eq!(bench.users(9), Some(("Cluster".to_owned(), 0)));
+        assert_eq!(bench.vips.uses(&key(), &known(), &[]).len(), 1);
+        // Nothing was built by it yet.
+        bench.server.lock().edit(&key(), &endpoint("10.0.0.10"));
+        bench.know();
+        bench.work().await.expect("no failure");
+        assert_eq!(bench.users(9), None);
+        assert_eq!(bench.users(10), Some(("Cluster".to_owned(), 0)));
+    }
+}
+
+/// Somebody made a claim, and wrote what it got into the Cluster.
+#[tokio::test]
+async fn a_cluster_without_a_class_leaves_its_address_to_the_claim_that_has_it() {
+    let bench = Bench::new(&json!({ "spec": {
+        "topology": null, "controlPlaneEndpoint": { "host": "10.0.0.9", "port": 6443 },
+    } }))
+    .await;
+    bench.own_pool().await;
+    let (claims, site) = (&bench.vips.claims.context, &bench.vips.context.site);
+    let holder = claims.holder(&Key::new("ns", "own"), &"u".into());
+    let asker = AddressAsker {
+        holder: holder.clone(),
+        created: clock::now(),
+        actor: site.actor(),
+    };
+    let place = LeaseKey {
+        network: NetworkId::DEFAULT,
+        address: [10, 0, 0, 9].into(),
+    };
+    let taken = site.ipam.submit(asker.adopt(place.into(), None)).await;
+    taken.expect("it is free");
+    bench.work().await.expect("no failure");
+    assert_eq!(bench.users(9), Some(("IPAddressClaim".to_owned(), 0)));
+    let known = bench.vips.context.objects.get(&key()).expect("a Cluster");
+    assert!(bench.vips.uses(&key(), &known, &[]).is_empty());
+    // The claim goes, and the Cluster is looked at again.
+    let released = site.release(ReleaseScope::Holder(holder), "test").await;
+    released.expect("no failure");
+    let change = Change {
+        leases: [place.into()].into_iter().collect(),
+        ..Change::default()
+    };
+    let (event, waiters) = ([Arc::new(change)], &bench.vips.context.waiters);
+    let event = LedgerEvent::Changes(&event);
+    let woken = (bench.vips.context).read(|ledger| waiters.affected_keys(ledger, &event));
+    assert_eq!(woken, BTreeSet::from([key()]));
+    bench.work().await.expect("no failure");
+    assert_eq!(bench.users(9), Some(("Cluster".to_owned(), 0)));
+}
+
 /// `in-cluster-kinds = "leave"`: nobody else tells the address book what the other provider allocates.
 #[tokio::test]
 async fn what_another_provider_allocates_is_reserved_before_the_cluster_shows_it() {

@@ -21,7 +21,10 @@ use crate::{
         lenient::Lenient,
     },
     controller::{meta::Meta, store::Key},
-    systems::cluster_api::claim::wish::sort_of,
+    systems::cluster_api::{
+        claim::wish::sort_of,
+        pool::growth::{claimed, is_claimed, is_of_other},
+    },
 };
 
 impl VipController {
@@ -41,10 +44,18 @@ impl VipController {
         }
         let api = context.kind().all_as::<Cluster>(session.client.clone());
         let pools = self.pools();
+        let claimed = claimed(&context.site, &self.claims.user.addresses);
         let keep = |cluster: Lenient<Cluster>| {
             let (key, meta) = (Key::of(cluster.meta()), Meta::of(cluster.meta()));
             let view = cluster.0.ok().map(CapiClusterView::of);
-            let uses = view.map_or_else(Vec::new, |view| self.uses(&key, &view, &pools));
+            let uses = view.map_or_else(Vec::new, |view| {
+                let mut uses = self.uses(&key, &view, &pools);
+                uses.retain(|one| {
+                    let address = one.key.address;
+                    view.class_name().is_some() || !is_claimed(&claimed, &key, address)
+                });
+                uses
+            });
             Some(Sighting {
                 holder: context.holder(&key, &meta.uid),
                 tenant: Some(context.site.tenant_of(&key.namespace)),
@@ -62,9 +73,6 @@ impl VipController {
         cluster: &CapiClusterView,
         pools: &[VipPool],
     ) -> Vec<LeasePrefix> {
-        if cluster.class_name().is_none() {
-            return Vec::new();
-        }
         let site = &self.context.site;
         // Of one that is being deleted the claims may be gone before this look at it is over. A first look takes in what it shows.
         let is_over = |network| {
@@ -74,8 +82,10 @@ impl VipController {
         let own = cluster.shown().filter_map(|(slot, address)| {
             let address = Some(address).filter(|one| self.claimed(key, slot) != Some(*one))?;
             let network = self.network_of((key, cluster), slot, address, pools)?;
-            (!is_over(network)).then_some(())?;
-            Some(LeasePrefix::from(LeaseKey { network, address }))
+            let place = LeaseKey { network, address };
+            let is_of_other = |ledger: &Ledger| is_of_other(ledger, site, cluster, place);
+            let is_left = is_over(network) || self.context.read(is_of_other);
+            (!is_left).then(|| LeasePrefix::from(place))
         });
         own.collect()
     }

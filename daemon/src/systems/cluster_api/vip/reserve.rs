@@ -17,6 +17,7 @@ use crate::{
         kind::Kind,
         store::Key,
         unserved::{Unserved, contended},
+        waiters::Cause,
     },
     systems::cluster_api::{
         claim::{
@@ -25,7 +26,7 @@ use crate::{
         },
         names::IN_CLUSTER,
         pool::{
-            growth::{is_of_copy, of_cluster},
+            growth::{is_of_copy, is_of_other, of_cluster},
             network_by_rules, object_of,
         },
         settings::ClusterApiSettings,
@@ -73,27 +74,28 @@ impl VipController {
     }
 
     /// The same of all that a Cluster shows for which nothing else is done. What it has where it is moved from passes to its claims,
-    /// which are yet to come.
+    /// which are yet to come. What it waits for: an address that another object of its management cluster has.
     pub(super) async fn reserve_shown(
         &self,
         key: &Key,
         cluster: &CapiClusterView,
-    ) -> Reconciled<()> {
-        if cluster.class_name().is_none() {
-            return Ok(());
-        }
-        let pools = self.pools();
+    ) -> Reconciled<Option<Cause>> {
+        let (site, pools) = (&self.context.site, self.pools());
+        let mut cause = None;
         for (slot, address) in cluster.shown() {
             let network = self.network_of((key, cluster), slot, address, &pools);
-            let is_moved = |network| {
-                let (site, place) = (&self.context.site, LeaseKey { network, address });
-                (self.context).read(|ledger| is_of_copy(ledger, site, key, place))
-            };
-            if !network.is_some_and(is_moved) {
+            let place = network.map(|network| LeaseKey { network, address });
+            let is_moved =
+                |place| (self.context).read(|ledger| is_of_copy(ledger, site, key, place));
+            if !place.is_some_and(is_moved) {
                 self.reserve((key, cluster), slot, address, &pools).await?;
             }
+            let is_of_other = |place: &LeaseKey| {
+                (self.context).read(|ledger| is_of_other(ledger, site, cluster, *place))
+            };
+            cause = cause.or(place.filter(is_of_other).map(Cause::Address));
         }
-        Ok(())
+        Ok(cause)
     }
 
     /// The claim of an address of the Cluster that another provider has answered, and with what.
