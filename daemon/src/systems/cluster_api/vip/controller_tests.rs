@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use fipd_core::{LeaseKey, NetworkId, PoolSpec, ReleaseScope, System, testing::create_pool};
+use fipd_core::{
+    Holder, LeaseKey, NetworkId, PoolSpec, ReleaseScope, System, testing::create_pool,
+};
 use fipd_crds::cluster_api::{Cluster, IPAddress, IPAddressClaim};
 use serde_json::{Value, json};
 use tokio::time::timeout;
@@ -193,6 +195,30 @@ impl Bench {
         let pool = PoolSpec::own("own", vec!["10.0.0.0/24".parse().expect("addresses")]);
         let made = site.ipam.submit(create_pool(pool)).await;
         made.expect("a pool");
+    }
+
+    /// A claim that is of no Cluster gets the address.
+    async fn take(&self, last: u8) -> (Holder, LeaseKey) {
+        let (claims, site) = (&self.vips.claims.context, &self.vips.context.site);
+        let holder = claims.holder(&Key::new("ns", "own"), &"u".into());
+        let asker = AddressAsker {
+            holder: holder.clone(),
+            created: clock::now(),
+            actor: site.actor(),
+        };
+        let place = LeaseKey {
+            network: NetworkId::DEFAULT,
+            address: [10, 0, 0, last].into(),
+        };
+        let taken = site.ipam.submit(asker.adopt(place.into(), None)).await;
+        taken.expect("it is free");
+        (holder, place)
+    }
+
+    async fn release(&self, holder: Holder) {
+        let scope = ReleaseScope::Holder(holder);
+        let released = self.vips.context.site.release(scope, "test").await;
+        released.expect("no failure");
     }
 
     /// The kind of who holds the address, and how many contend for it.
@@ -467,26 +493,13 @@ async fn a_cluster_without_a_class_leaves_its_address_to_the_claim_that_has_it()
     } }))
     .await;
     bench.own_pool().await;
-    let (claims, site) = (&bench.vips.claims.context, &bench.vips.context.site);
-    let holder = claims.holder(&Key::new("ns", "own"), &"u".into());
-    let asker = AddressAsker {
-        holder: holder.clone(),
-        created: clock::now(),
-        actor: site.actor(),
-    };
-    let place = LeaseKey {
-        network: NetworkId::DEFAULT,
-        address: [10, 0, 0, 9].into(),
-    };
-    let taken = site.ipam.submit(asker.adopt(place.into(), None)).await;
-    taken.expect("it is free");
+    let (holder, place) = bench.take(9).await;
     bench.work().await.expect("no failure");
     assert_eq!(bench.users(9), Some(("IPAddressClaim".to_owned(), 0)));
     let known = bench.vips.context.objects.get(&key()).expect("a Cluster");
     assert!(bench.vips.uses(&key(), &known, &[]).is_empty());
     // The claim goes, and the Cluster is looked at again.
-    let released = site.release(ReleaseScope::Holder(holder), "test").await;
-    released.expect("no failure");
+    bench.release(holder).await;
     let change = Change {
         leases: [place.into()].into_iter().collect(),
         ..Change::default()
@@ -497,6 +510,31 @@ async fn a_cluster_without_a_class_leaves_its_address_to_the_claim_that_has_it()
     assert_eq!(woken, BTreeSet::from([key()]));
     bench.work().await.expect("no failure");
     assert_eq!(bench.users(9), Some(("Cluster".to_owned(), 0)));
+}
+
+/// Whether anything is built by the Cluster or not.
+#[tokio::test]
+async fn a_cluster_contends_for_nothing_that_it_does_not_show() {
+    let built = json!({ "initialization": { "infrastructureProvisioned": true } });
+    for status in [json!({}), built] {
+        let endpoint = |host: &str| json!({ "spec": { "controlPlaneEndpoint": { "host": host, "port": 6443 } } });
+        let mut fields = endpoint("10.0.0.9");
+        fields["status"] = status;
+        let bench = Bench::new(&fields).await;
+        bench.own_pool().await;
+        let (holder, _) = bench.take(9).await;
+        let claim = |contenders| Some(("IPAddressClaim".to_owned(), contenders));
+        for _ in 0..2 {
+            bench.work().await.expect("no failure");
+            assert_eq!(bench.users(9), claim(1));
+        }
+        bench.server.lock().edit(&key(), &endpoint("10.0.0.10"));
+        bench.know();
+        bench.work().await.expect("no failure");
+        assert_eq!(bench.users(9), claim(0));
+        bench.release(holder).await;
+        assert_eq!(bench.users(9), None);
+    }
 }
 
 /// `in-cluster-kinds = "leave"`: nobody else tells the address book what the other provider allocates.
@@ -540,23 +578,7 @@ async fn what_another_provider_allocates_twice_is_not_written() {
     let bench = Bench::left(&json!({})).await;
     bench.know_pool();
     bench.own_pool().await;
-    let holder = bench
-        .vips
-        .claims
-        .context
-        .holder(&Key::new("ns", "own"), &"u".into());
-    let site = &bench.vips.context.site;
-    let asker = AddressAsker {
-        holder: holder.clone(),
-        created: clock::now(),
-        actor: site.actor(),
-    };
-    let place = LeaseKey {
-        network: NetworkId::DEFAULT,
-        address: [10, 0, 0, 15].into(),
-    };
-    let taken = site.ipam.submit(asker.adopt(place.into(), None)).await;
-    taken.expect("it is free");
+    let (holder, _) = bench.take(15).await;
     bench.fulfil("vip-cp-c", "10.0.0.15");
     bench.work().await.expect("no failure");
     let cluster = bench.cluster();
@@ -567,8 +589,7 @@ async fn what_another_provider_allocates_twice_is_not_written() {
     assert!(message.contains("10.0.0.15 is held by"), "{message}");
     assert_eq!(bench.users(15), Some(("IPAddressClaim".to_owned(), 1)));
     // It is the next one.
-    let released = site.release(ReleaseScope::Holder(holder), "test").await;
-    released.expect("no failure");
+    bench.release(holder).await;
     assert_eq!(bench.users(15), Some(("Cluster".to_owned(), 0)));
     bench.work().await.expect("no failure");
     assert_eq!(host(&bench.cluster()), "10.0.0.15");

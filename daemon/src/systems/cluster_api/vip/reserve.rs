@@ -124,15 +124,32 @@ impl VipController {
     }
 
     /// Gives back what the Cluster itself holds and neither shows nor is about to: of an earlier Cluster of its name, and what its
-    /// endpoint was before anything was built by it.
+    /// endpoint was before anything was built by it. Nor does it contend for such any more: it would get it, and never use it.
     pub(super) async fn release_unshown(
         &self,
         key: &Key,
         cluster: &CapiClusterView,
     ) -> Reconciled<()> {
         let identity = self.context.identity(key);
-        let mut held = self.context.read(|ledger| ledger.addresses_of(&identity));
-        held.retain(|lease| !self.is_allocated_by_other((key, cluster), lease.key.address));
+        let is_to_come = |address| self.is_allocated_by_other((key, cluster), address);
+        let (mut held, contended) = self.context.read(|ledger| {
+            let contended = ledger.contentions_of(&identity);
+            (ledger.addresses_of(&identity), contended)
+        });
+        for lease in contended {
+            let Some(contender) = lease.contender(&identity) else {
+                continue;
+            };
+            let used = contender.used_of(lease.prefix()).map(|used| used.key);
+            let is_left = |key: &LeaseKey| !cluster.shows(key.address) && !is_to_come(key.address);
+            let left: Vec<_> = used.filter(is_left).collect();
+            if !left.is_empty() {
+                let scope = ReleaseScope::HolderAddresses(contender.holder.clone(), left);
+                let reason = "the Cluster does not show the address any more";
+                self.context.site.release(scope, reason).await?;
+            }
+        }
+        held.retain(|lease| !is_to_come(lease.key.address));
         for lease in held {
             let Some(member) = lease.member(&identity) else {
                 continue;
