@@ -45,8 +45,9 @@ impl Leaving for ClusterApiLeaving {
             },
             of_pool(CLAIM),
             Leftover {
+                is_ours: Some(|object, past| was_on(past) && has_marked(of(past), object)),
                 goes: is_in_grace,
-                ..of_pool(ADDRESS_OBJECT)
+                ..Leftover::of(ADDRESS_OBJECT, was_on)
             },
             pool(POOL),
             pool(GLOBAL_POOL),
@@ -138,6 +139,11 @@ fn serves(settings: &ClusterApiSettings, object: &Value) -> bool {
     covered && pool.is_ok_and(|pool| sort_of(&pool, settings).is_some())
 }
 
+/// Whether the marks on an IPAddress are fipd's.
+fn has_marked(settings: &ClusterApiSettings, address: &Value) -> bool {
+    serves(settings, address) || is_in_grace(&address["metadata"])
+}
+
 /// Whether fipd served the pool.
 fn serves_pool(settings: &ClusterApiSettings, object: &Value) -> bool {
     settings.serves_in_cluster_kinds() && settings.covers_namespace(namespace(object))
@@ -155,7 +161,8 @@ fn namespace(object: &Value) -> &str {
     object["metadata"]["namespace"].as_str().unwrap_or_default()
 }
 
-/// An IPAddress without a claim, which stays for the grace of its pool: nobody else would delete it, or free its address.
+/// An IPAddress without a claim, which stays for the grace of its pool: nobody else would delete it, or free its address. fipd alone
+/// marks such, whoever serves the pool by now.
 fn is_in_grace(meta: &Value) -> bool {
     let none = |field: &str| meta[field].as_array().is_none_or(Vec::is_empty);
     meta["annotations"].get(GRACE_ENDS).is_some() && none("finalizers") && none("ownerReferences")
@@ -264,6 +271,10 @@ mod tests {
             ),
         ] {
             assert_eq!(is_in_grace(&meta), goes, "{meta}");
+            // Whoever has its pool by now.
+            let address = json!({ "metadata": meta, "spec": { "poolRef": { "kind": "Pool" } } });
+            let settings = ClusterApiSettings::default();
+            assert_eq!(has_marked(&settings, &address), goes, "{address}");
         }
     }
 }

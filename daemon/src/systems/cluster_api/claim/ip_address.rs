@@ -272,7 +272,8 @@ pub async fn without_claim(claims: &IpClaimController, key: &Key) -> Reconciled 
         let reason = "neither its claim nor its IPAddress is there";
         return claims.release_unwritten(key, reason).await;
     };
-    if !is_served(&claims.context.site, key, &there) {
+    // fipd alone marks the end of a grace, whoever serves the pool by now.
+    if there.grace_ends.is_none() && !is_served(&claims.context.site, key, &there) {
         return Ok(Next::Done);
     }
     let claim = claim_target(claims, key);

@@ -282,10 +282,10 @@ impl AddressHooks for IpClaims {
         key: &Key,
         claim: &IpClaimView,
     ) -> Reconciled<Option<Next>> {
+        ip_address::end_grace(claims, key).await?;
         if !claim.served {
             return Ok(Some(Next::Done));
         }
-        ip_address::end_grace(claims, key).await?;
         confirmed::confirm(claims, key, claim).await?;
         let Some(why) = paused::in_the_way(claims, key, claim).await? else {
             moved::find_copied(claims, key, claim).await?;

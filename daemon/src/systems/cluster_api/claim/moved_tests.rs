@@ -10,7 +10,10 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::{
-    IpClaimController, IpClaims, confirmed::confirm, observe::AddressView, probe::checked_pool,
+    IpClaimController, IpClaims,
+    confirmed::confirm,
+    observe::{AddressView, IpClaimView},
+    probe::checked_pool,
 };
 use crate::{
     clock,
@@ -21,6 +24,7 @@ use crate::{
         events::Events,
         fake_api_tests::{Daemon, Death, FakeApi, client, merge},
         meta::Meta,
+        queue::Next,
         reconcile::Controller as _,
         site::Site,
         store::{Key, Observed},
@@ -28,6 +32,7 @@ use crate::{
     ipam::Ipam,
     systems::cluster_api::{
         names::{DELETE_FOR_MOVE, GRACE_ENDS, PROTECT_ADDRESS, RELEASE_ADDRESS},
+        settings::{ClusterApiSettings, InClusterKinds},
         vip::CapiClusterView,
     },
 };
@@ -556,6 +561,41 @@ async fn an_ipaddress_that_no_watch_has_shown_goes_with_its_claim() {
         let shows = side.shows().expect("it stays for the grace of the pool");
         assert_eq!(shows["metadata"]["finalizers"], json!([]), "{shows}");
         assert!(shows["metadata"]["annotations"][GRACE_ENDS].is_string());
+    }
+}
+
+/// Another provider has the pool by now, which neither deletes it nor makes one of its name beside it.
+#[tokio::test]
+async fn what_is_in_its_grace_goes_although_another_provider_has_its_pool() {
+    for claimed in [false, true] {
+        let mut bench = Bench::new(Death::Never, false).await;
+        let side = &mut bench.here;
+        side.server.lock().delete(&key(), "2024-01-03T00:00:00Z");
+        let claim = IpClaims::view(serde_json::from_value(side.claim()).expect("a claim"));
+        let (claims, meta) = (&side.daemon.controller, claim.meta.clone());
+        let dying = Some(Arc::new(claim.clone()));
+        let done = claims.release(&key(), &meta, dying).await;
+        done.expect("no failure");
+        *side.session.settings.of_mut() = ClusterApiSettings {
+            in_cluster_kinds: InClusterKinds::Leave,
+            ..ClusterApiSettings::default()
+        };
+        let mut shows = side.shows().expect("it stays for the grace of the pool");
+        if !claimed {
+            shows["metadata"]["annotations"][GRACE_ENDS] = json!("2024-01-03T00:00:00Z");
+            side.server.lock().made.insert(key(), shows);
+        }
+        side.restart();
+        let claims = &side.daemon.controller;
+        IpClaims::observe(claims, &side.server.lock());
+        let theirs = IpClaimView {
+            served: false,
+            ..claim
+        };
+        let claim = claimed.then(|| Arc::new(theirs));
+        let next = claims.reconcile(&key(), claim).await;
+        assert_eq!(next.expect("no failure"), Next::Done);
+        assert_eq!(side.shows(), None);
     }
 }
 
