@@ -57,18 +57,19 @@ impl Leaving for ClusterApiLeaving {
         &LEFTOVERS
     }
 
-    /// Nobody converts pools once fipd is gone.
+    /// Nobody converts pools once fipd is gone. Where another provider has them by now, fipd may still convert them, or never did.
     fn first<'a>(&'a self, remote: &'a Remote, past: &'a Past) -> BoxFuture<'a, Found> {
         Box::pin(async move {
             let mut found = Found::default();
-            if !was_on(past) || !of(past).serves_in_cluster_kinds() {
+            if !was_on(past) {
                 return found;
             }
+            let written = of(past).serves_in_cluster_kinds();
             for kind in [POOL, GLOBAL_POOL] {
                 let target = definition::target(kind.plural);
                 match remote.get::<Value>(&target).await {
                     Ok(there) => found.steps.extend(there.and_then(|there| ending(&there))),
-                    Err(error) => found.missed(&target.to_string(), &error, true),
+                    Err(error) => found.missed(&target.to_string(), &error, written),
                 }
             }
             found
@@ -178,8 +179,13 @@ fn was_on(past: &Past) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
-    use crate::systems::cluster_api::settings::InClusterKinds;
+    use crate::{
+        config::ClusterSettings, controller::client::testing::serving,
+        systems::cluster_api::settings::InClusterKinds,
+    };
 
     #[test]
     fn nobody_asks_for_a_version_that_fipd_alone_converts() {
@@ -205,6 +211,45 @@ mod tests {
         assert_eq!(patch["spec"]["conversion"], definition::none());
         for other in [definition::none(), json!({ "strategy": "Webhook" })] {
             assert_eq!(ending(&definition(other)), None);
+        }
+    }
+
+    #[tokio::test]
+    async fn conversion_by_fipd_ends_also_where_another_provider_has_the_pools() {
+        let mut settings = ClusterSettings::default();
+        let served = Past {
+            systems: BTreeSet::from([System::cluster_api()]),
+            settings: settings.clone(),
+            guest: false,
+            unheard: BTreeSet::new(),
+        };
+        *settings.of_mut() = ClusterApiSettings {
+            in_cluster_kinds: InClusterKinds::Leave,
+            ..ClusterApiSettings::default()
+        };
+        let left = Past {
+            settings,
+            systems: served.systems.clone(),
+            unheard: BTreeSet::new(),
+            ..served
+        };
+        for (past, missed) in [(&served, 2), (&left, 0)] {
+            let (remote, _) = serving(|path| {
+                let name = path.rsplit('/').next().unwrap_or_default();
+                let client = json!({ "url": "https://f/hooks/m/pools/convert" });
+                let conversion =
+                    json!({ "strategy": "Webhook", "webhook": { "clientConfig": client } });
+                let meta = json!({ "name": name, "uid": "u", "resourceVersion": "7" });
+                (
+                    200,
+                    json!({ "metadata": meta, "spec": { "conversion": conversion } }),
+                )
+            });
+            let found = ClusterApiLeaving.first(&remote, past).await;
+            assert_eq!((found.steps.len(), found.unseen.len()), (2, 0));
+            let (remote, _) = serving(|_| (403, json!("forbidden")));
+            let found = ClusterApiLeaving.first(&remote, past).await;
+            assert_eq!((found.steps.len(), found.unseen.len()), (0, missed));
         }
     }
 

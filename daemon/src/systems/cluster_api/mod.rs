@@ -272,10 +272,11 @@ async fn serve(site: Arc<Site>, system: RunningClusterApi) {
         // The original's webhook goes once this one is in force, and until then may keep pools from being read and written.
         let (webhook, own) = (&settings.webhook, &system.means.endpoint);
         webhook::keep(&admission::ASKS, webhook, own, &site, &events, &mut tasks);
-        conversion::definition::keep(&site, own, &mut tasks);
     } else {
         webhook::remove(&admission::ASKS, &site, &mut tasks);
     }
+    // Whoever serves the pools: an earlier setting may have fipd convert them.
+    conversion::definition::keep(&site, &system.means.endpoint, &mut tasks);
     let known = async {
         pools.completed().await;
         claims.user.addresses.completed().await;
