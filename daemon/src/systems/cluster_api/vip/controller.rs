@@ -310,17 +310,20 @@ impl VipController {
     ) {
         let endpoint = plan.apply.endpoint.as_ref();
         let endpoint = endpoint.and_then(|(host, _)| host.parse().ok());
-        let endpoint = endpoint.or(cluster.host());
-        let ingress = plan.apply.ingress.or(cluster.ingress_host());
-        let shown = [
-            (ENDPOINT_READY, VipSlot::ENDPOINT, endpoint),
-            (INGRESS_READY, VipSlot::INGRESS, ingress),
+        let second = &plan.second.apply;
+        let written = [
+            endpoint,
+            plan.apply.ingress,
+            second.control_plane,
+            second.ingress,
         ];
         let withheld = |slot| self.withheld((key, cluster), slot, pools)?.cause;
         let mut cause = VipSlot::ALL.into_iter().find_map(withheld);
-        for (kind, slot, address) in shown {
+        for ((slot, kind), written) in SLOTS.into_iter().zip(written) {
             let mut says = plan.conditions.iter_mut();
             let says = says.find(|says| says.kind == kind && says.status);
+            let shown = || cluster.shown().find(|(one, _)| *one == slot);
+            let address = written.or_else(|| shown().map(|(_, address)| address));
             let (Some(says), Some(address)) = (says, address) else {
                 continue;
             };
@@ -380,15 +383,17 @@ impl VipController {
     }
 }
 
+/// The addresses of a Cluster, with the types of their conditions.
+const SLOTS: [(VipSlot, &str); 4] = [
+    (VipSlot::ENDPOINT, ENDPOINT_READY),
+    (VipSlot::INGRESS, INGRESS_READY),
+    (VipSlot::SECOND_ENDPOINT, SECOND_ENDPOINT_READY),
+    (VipSlot::SECOND_INGRESS, SECOND_INGRESS_READY),
+];
+
 /// Says of each claim that the API server refuses that it does.
 fn tell_refusals(key: &Key, plan: &mut VipPlan, done: &[Reconciled<()>]) {
-    let slots = [
-        (VipSlot::ENDPOINT, ENDPOINT_READY),
-        (VipSlot::INGRESS, INGRESS_READY),
-        (VipSlot::SECOND_ENDPOINT, SECOND_ENDPOINT_READY),
-        (VipSlot::SECOND_INGRESS, SECOND_INGRESS_READY),
-    ];
-    for ((slot, kind), done) in slots.into_iter().zip(done) {
+    for ((slot, kind), done) in SLOTS.into_iter().zip(done) {
         if let Err(ReconcileError::Call(CallError::Rejected(_, why))) = done
             && !plan.conditions.iter().any(|says| says.kind == kind)
         {

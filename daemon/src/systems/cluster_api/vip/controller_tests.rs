@@ -512,6 +512,34 @@ async fn a_cluster_without_a_class_leaves_its_address_to_the_claim_that_has_it()
     assert_eq!(bench.users(9), Some(("Cluster".to_owned(), 0)));
 }
 
+#[tokio::test]
+async fn a_second_address_that_another_has_is_not_well_given() {
+    let blocks = json!(["fd00:96::/112", "10.96.0.0/12"]);
+    let bench = Bench::new(&json!({
+        "metadata": { "annotations": { "fipd.io/second-control-plane-vip": "10.0.0.9" } },
+        "spec": {
+            "clusterNetwork": { "services": { "cidrBlocks": blocks } },
+            "controlPlaneEndpoint": { "host": "fd00::9", "port": 6443 },
+        },
+    }))
+    .await;
+    bench.own_pool().await;
+    let (holder, _) = bench.take(9).await;
+    let said = || {
+        let cluster = bench.cluster();
+        let all = cluster["status"]["conditions"].as_array();
+        let mut all = all.expect("conditions").iter();
+        let second = all.find(|one| one["type"] == SECOND_ENDPOINT_READY);
+        second.expect("the second one")["status"].clone()
+    };
+    bench.work().await.expect("no failure");
+    assert_eq!(bench.users(9), Some(("IPAddressClaim".to_owned(), 1)));
+    assert_eq!(said(), "False");
+    bench.release(holder).await;
+    bench.work().await.expect("no failure");
+    assert_eq!(said(), "True");
+}
+
 /// Whether anything is built by the Cluster or not.
 #[tokio::test]
 async fn a_cluster_contends_for_nothing_that_it_does_not_show() {
