@@ -398,14 +398,16 @@ impl Ipam {
     }
 
     /// As [`Ledger::look_out`].
-    pub fn look_out(&self, cluster: &ClusterId, lookout: Lookout) {
-        self.shared.ledger.write().look_out(cluster, lookout);
+    pub fn look_out(&self, cluster: &ClusterId, system: &System, lookout: Lookout) {
+        let mut ledger = self.shared.ledger.write();
+        ledger.look_out(cluster, system, lookout);
+        drop(ledger);
         self.shared.publish();
     }
 
     /// As [`Ledger::end_look_out`].
-    pub fn end_look_out(&self, cluster: &ClusterId) {
-        self.shared.ledger.write().end_look_out(cluster);
+    pub fn end_look_out(&self, cluster: &ClusterId, system: &System) {
+        self.shared.ledger.write().end_look_out(cluster, system);
         self.shared.publish();
     }
 

@@ -1,4 +1,5 @@
-//! Pools that are new to a cluster in which others use addresses: they give nothing before its list was taken in again.
+//! Pools that are new to a cluster in which addresses are used that fipd did not give: they give nothing before its list was taken
+//! in again.
 //!
 //! In memory only. A network waits for the first such list of a cluster as it does for every adoption; a pool that comes or
 //! grows later waits for the next one, of clusters that are looked at. One that does not answer is not, and holds nobody back.
@@ -8,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Change, Ledger};
 use crate::{ClusterId, Hold, NetworkId, Pool, PoolId, Refusal, System, Text};
 
-/// A cluster whose Services of others are taken in, list by list.
+/// A cluster of which a system takes in what it shows, list by list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lookout {
     /// The name of the cluster.
@@ -21,7 +22,7 @@ pub struct Lookout {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lookouts {
-    clusters: BTreeMap<ClusterId, Lookout>,
+    clusters: BTreeMap<(ClusterId, System), Lookout>,
     /// The revisions that gave pools addresses that they had not.
     grown: BTreeMap<PoolId, u64>,
     latest: u64,
@@ -41,7 +42,7 @@ impl Lookouts {
     fn waiting<'a>(
         &'a self,
         pool: &'a Pool,
-    ) -> impl Iterator<Item = (&'a ClusterId, &'a Lookout)> + 'a {
+    ) -> impl Iterator<Item = (&'a (ClusterId, System), &'a Lookout)> + 'a {
         let grown = self.grown.get(&pool.id).copied().unwrap_or(0);
         self.clusters.iter().filter(move |(_, lookout)| {
             lookout.seen < grown && lookout.networks.contains(&pool.spec.network)
@@ -55,15 +56,17 @@ impl Ledger {
         self.lookouts.latest
     }
 
-    /// What the latest list of a cluster had of others is taken in. Counts as a change.
-    pub fn look_out(&mut self, cluster: &ClusterId, lookout: Lookout) {
-        self.lookouts.clusters.insert(cluster.clone(), lookout);
+    /// What the latest list of a cluster had for a system is taken in. Counts as a change.
+    pub fn look_out(&mut self, cluster: &ClusterId, system: &System, lookout: Lookout) {
+        let looks = (cluster.clone(), system.clone());
+        self.lookouts.clusters.insert(looks, lookout);
         self.note_other();
     }
 
-    /// The cluster is not looked at any more. Counts as a change.
-    pub fn end_look_out(&mut self, cluster: &ClusterId) {
-        if self.lookouts.clusters.remove(cluster).is_some() {
+    /// The system does not look at the cluster any more. Counts as a change.
+    pub fn end_look_out(&mut self, cluster: &ClusterId, system: &System) {
+        let looks = (cluster.clone(), system.clone());
+        if self.lookouts.clusters.remove(&looks).is_some() {
             self.note_other();
         }
     }
@@ -79,10 +82,10 @@ impl Ledger {
     /// Refuses what would give an address of a pool that is new to a cluster that is looked at.
     pub(super) fn check_looked_at(&self, pool: &Pool) -> Result<(), Refusal> {
         let waiting: Vec<Hold> = (self.lookouts.waiting(pool))
-            .map(|(id, lookout)| Hold {
+            .map(|((id, system), lookout)| Hold {
                 cluster: Text::clone(&lookout.name),
                 id: Some(id.clone()),
-                system: System::foreign(),
+                system: system.clone(),
             })
             .collect();
         match waiting.is_empty() {

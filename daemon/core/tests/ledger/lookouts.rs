@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use fipd_core::{
     ClusterId, Ledger, Lookout, NetworkId, Planned, PoolEdit, PoolId, PoolSpec, Refusal, Request,
-    Timestamp, testing,
+    System, Timestamp, testing,
 };
 
 struct Book(Ledger);
@@ -45,7 +45,8 @@ impl Book {
             networks: BTreeSet::from([network]),
             seen,
         };
-        self.0.look_out(&ClusterId(cluster.into()), lookout);
+        self.0
+            .look_out(&ClusterId(cluster.into()), &System::foreign(), lookout);
     }
 }
 
@@ -84,7 +85,10 @@ fn a_cluster_that_is_not_looked_at_any_more_holds_nothing_back() {
     book.look_out("a", NetworkId::DEFAULT, 0);
     book.create("new", "10.61.0.0/24");
     assert!(waits(book.allocate(1, 1)));
-    book.0.end_look_out(&ClusterId("a".into()));
+    let id = ClusterId("a".into());
+    book.0.end_look_out(&id, &System::cluster_api());
+    assert!(waits(book.allocate(1, 1)), "another system looked");
+    book.0.end_look_out(&id, &System::foreign());
     assert!(!waits(book.allocate(1, 1)));
     // What was new before a cluster was first looked at is in its first list.
     let now = book.0.revision();

@@ -84,7 +84,7 @@ impl Latest {
 
 impl Drop for ForeignInventory {
     fn drop(&mut self) {
-        self.session.ipam.end_look_out(&self.session.id);
+        self.end_look_out();
     }
 }
 
@@ -105,13 +105,21 @@ impl ForeignInventory {
         self.register(stages.of_stage(|stage| stage == Stage::Hold), 0);
     }
 
+    fn end_look_out(&self) {
+        let session = &self.session;
+        session.ipam.end_look_out(&session.id, &System::foreign());
+    }
+
     fn register(&self, networks: BTreeSet<NetworkId>, seen: u64) {
         let lookout = Lookout {
             name: Text::clone(&self.session.name),
             networks,
             seen,
         };
-        self.session.ipam.look_out(&self.session.id, lookout);
+        let session = &self.session;
+        session
+            .ipam
+            .look_out(&session.id, &System::foreign(), lookout);
     }
 
     /// Waits until there is a network to look at.
@@ -138,7 +146,7 @@ impl ForeignInventory {
             tokio::time::sleep(LOOK).await;
             let since = self.latest.lock().since;
             if since.is_some_and(|since| since.elapsed() > POOLS_WAIT) {
-                self.session.ipam.end_look_out(&self.session.id);
+                self.end_look_out();
             }
             if self.latest.lock().forbidden {
                 stage::open_networks(&self.session).await;
@@ -342,7 +350,7 @@ impl Inventory for ForeignInventory {
                 (latest.adopts.clone(), latest.seen, moot)
             };
             if !is_taken_in {
-                self.session.ipam.end_look_out(&self.session.id);
+                self.end_look_out();
                 return;
             }
             self.register(networks, seen);

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use fipd_core::{
-    Holder, LeaseKey, NetworkId, PoolSpec, ReleaseScope, System, testing::create_pool,
+    Answer, Holder, LeaseKey, NetworkId, PoolId, PoolSpec, ReleaseScope, Request, System,
+    testing::{allocate, create_pool, holder, pool_spec, want},
 };
 use fipd_crds::cluster_api::{Cluster, IPAddress, IPAddressClaim};
 use serde_json::{Value, json};
-use tokio::time::timeout;
+use tokio::{task::JoinSet, time::timeout};
 
 use super::*;
 use crate::{
@@ -563,6 +564,52 @@ async fn a_cluster_contends_for_nothing_that_it_does_not_show() {
         bench.release(holder).await;
         assert_eq!(bench.users(9), None);
     }
+}
+
+/// Whoever makes the pool.
+#[tokio::test]
+async fn a_new_pool_gives_nothing_before_what_clusters_show_is_kept() {
+    let endpoint = json!({ "controlPlaneEndpoint": { "host": "10.0.0.8", "port": 6443 } });
+    let bench = Bench::new(&json!({ "spec": endpoint })).await;
+    let site = &bench.vips.context.site;
+    testing::map_to(&site.session, &site.system, NetworkId::DEFAULT);
+    bench.vips.context.objects.complete();
+    let pool = async |name: &str, addresses: &str| {
+        let made = site
+            .ipam
+            .submit(create_pool(pool_spec(name, &[addresses])))
+            .await;
+        let Ok(Answer::Pool(pool)) = made else {
+            panic!("{made:?}");
+        };
+        pool.id
+    };
+    let ask = async |owner: u32, pool: PoolId| {
+        let holder = holder(format!("fipd/Host/lab/h{owner}"), "1");
+        let request = Request::Allocate(allocate(holder, [want(pool, None)]));
+        site.ipam.submit(request).await
+    };
+    let before = site.ipam.read(Ledger::revision);
+    let (mut revisions, mut tasks) = (site.ipam.revisions(), JoinSet::new());
+    bench.vips.keep_looking_out(&mut tasks);
+    let looks = revisions.wait_for(|revision| *revision > before).await;
+    drop(looks.expect("it looks"));
+    let new = pool("new", "10.0.0.8-10.0.0.9").await;
+    let given = async {
+        while ask(1, new).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+    };
+    let given = timeout(Duration::from_secs(10), given).await;
+    given.expect("it does not wait for ever");
+    ask(2, new)
+        .await
+        .expect_err("the other is that of the Cluster");
+    assert_eq!(bench.users(8), Some(("Cluster".to_owned(), 0)));
+    // Once nobody looks, new pools wait no longer.
+    tasks.shutdown().await;
+    let later = pool("later", "10.0.1.8-10.0.1.9").await;
+    ask(3, later).await.expect("an address");
 }
 
 /// `in-cluster-kinds = "leave"`: nobody else tells the address book what the other provider allocates.

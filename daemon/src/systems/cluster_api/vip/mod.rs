@@ -22,6 +22,7 @@ pub mod families;
 mod half_ready;
 mod inventory;
 pub mod leave;
+mod lookout;
 pub mod observe;
 pub mod plan;
 mod publish;

@@ -50,8 +50,17 @@ impl VipController {
         if is_first {
             self.unplaced.lock().remove(key);
         }
-        let (site, place) = (&self.context.site, LeaseKey { network, address });
-        let request = |ledger: &Ledger| of_cluster(ledger, site, (key, cluster), place);
+        let place = LeaseKey { network, address };
+        self.take_in((key, cluster), place).await
+    }
+
+    /// Takes an address into the address book that the Cluster shows.
+    pub(super) async fn take_in(
+        &self,
+        of: (&Key, &CapiClusterView),
+        place: LeaseKey,
+    ) -> Reconciled<()> {
+        let request = |ledger: &Ledger| of_cluster(ledger, &self.context.site, of, place);
         match self.context.read(request) {
             Some(request) => self.context.take_in(request).await,
             None => Ok(()),

@@ -460,7 +460,7 @@ async fn a_cluster_that_is_gone_holds_no_new_pool_back_and_is_not_asked_again_an
 async fn a_new_session_has_new_pools_wait_for_its_first_list() {
     let bench = Bench::new(vec![service("one", None, &["10.61.0.1".into()])]).await;
     bench.adopt().await;
-    bench.session.ipam.end_look_out(&bench.session.id);
+    bench.inventory.end_look_out();
     late_pool(&bench).await;
     bench.inventory.look_out();
     bench.try_allocate("late").await.expect_err("it waits");
