@@ -9,6 +9,7 @@ use serde_json::json;
 use super::{
     VipController,
     choose::{VipPool, VipSlot, VipWish, best},
+    controller::serves_clusters,
     observe::CapiClusterView,
     plan::{ClaimState, POOL_NOT_FOUND, VipStep},
     write::{self, claim_key},
@@ -17,13 +18,14 @@ use crate::{
     controller::{
         Reconciled,
         client::{CallError, Patch},
+        kind::Kind,
         store::Key,
         unserved::Unserved,
     },
     systems::cluster_api::{
-        claim::{IpClaims, observe::IpClaimView},
+        claim::{IpClaims, observe::IpClaimView, wish::pool_key},
         metrics::VipFailure,
-        names::POOL_EXHAUSTED,
+        names::{IPAM_GROUP, POOL_EXHAUSTED},
         settings::ClusterApiSettings,
     },
 };
@@ -111,6 +113,14 @@ impl VipController {
             return ClaimState::Foreign(message);
         }
         if let Some(address) = self.address_of(&name, &claim) {
+            // Whoever may make claims may name any owner.
+            if !cluster.shows(address) && !self.is_served(key, wish, &claim) {
+                let message = format!(
+                    "IPAddressClaim {} is on a pool that does not serve this Cluster; delete it, and one is made",
+                    name.name
+                );
+                return ClaimState::Foreign(message);
+            }
             return match self.withheld((key, cluster), wish.slot, pools) {
                 Some(why) => ClaimState::Pending(why.message),
                 None => ClaimState::Fulfilled(address),
@@ -146,6 +156,18 @@ impl VipController {
             }
             Some(_) | None => ClaimState::Pending(why),
         }
+    }
+
+    /// Whether the pool of a claim serves the Cluster, or did before it began to go.
+    fn is_served(&self, key: &Key, wish: VipWish<'_>, claim: &IpClaimView) -> bool {
+        let mut stores = self.claims.user.pools.iter();
+        let store = stores.find(|(kind, _)| serves_clusters(*kind) && is_of(*kind, claim));
+        let pool = store.and_then(|(kind, pools)| {
+            let name = pool_key(*kind, &key.namespace, &claim.pool.name);
+            pools.get(&name)
+        });
+        let labels = pool.as_ref().and_then(|pool| pool.vip.as_ref());
+        labels.is_some_and(|labels| labels.serves(wish.class, wish.slot.role.name()))
     }
 
     /// Why the Cluster is not to show what another provider allocated for its claim: somebody has that in the address book.
@@ -238,5 +260,10 @@ impl VipController {
 /// Whether the claim of a Cluster is of this pool.
 fn is_named(pool: &VipPool, cluster: &Key, claim: &IpClaimView) -> bool {
     let near = pool.key.namespace.is_empty() || pool.key.namespace == cluster.namespace;
-    near && pool.kind.kind == claim.pool.kind && *pool.key.name == *claim.pool.name
+    near && is_of(pool.kind, claim) && *pool.key.name == *claim.pool.name
+}
+
+/// Whether the pool of a claim is of this kind of the in-cluster provider.
+fn is_of(kind: Kind, claim: &IpClaimView) -> bool {
+    claim.pool.api_group.as_deref() == Some(IPAM_GROUP) && *kind.kind == *claim.pool.kind
 }

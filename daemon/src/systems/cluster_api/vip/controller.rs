@@ -412,7 +412,7 @@ fn tell_refusals(key: &Key, plan: &mut VipPlan, done: &[Reconciled<()>]) {
 }
 
 /// Whether Clusters get addresses of pools of this kind.
-fn serves_clusters(kind: Kind) -> bool {
+pub(super) fn serves_clusters(kind: Kind) -> bool {
     kind.kind == POOL.kind || kind.kind == GLOBAL_POOL.kind
 }
 

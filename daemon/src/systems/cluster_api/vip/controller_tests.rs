@@ -34,7 +34,8 @@ use crate::{
             paused,
         },
         names::{
-            CLAIM, CLUSTER, CLUSTER_CLASS, INGRESS, INGRESS_ENABLED, INGRESS_VIP, PAUSED, ROLE,
+            CLAIM, CLUSTER, CLUSTER_CLASS, CONTROL_PLANE, INGRESS, INGRESS_ENABLED, INGRESS_VIP,
+            PAUSED, ROLE,
         },
         pool::growth::PoolUsers,
         settings::InClusterKinds,
@@ -42,6 +43,9 @@ use crate::{
     },
     validation::mirror::MirrorOf,
 };
+
+/// The roles of a Cluster's addresses.
+const BOTH: &str = "control-plane,ingress";
 
 struct Bench {
     _dir: tempfile::TempDir,
@@ -107,6 +111,7 @@ impl Bench {
             vips,
         };
         bench.know();
+        bench.know_pool(CONTROL_PLANE);
         bench
     }
 
@@ -135,11 +140,11 @@ impl Bench {
         claims.set(&Key::new("ns", name), IpClaimView::of(claim));
     }
 
-    /// The controller knows a pool that gives ingresses of the class their addresses.
-    fn know_pool(&self) {
+    /// The controller knows a pool that gives the class addresses for these roles.
+    fn know_pool(&self, roles: &str) {
         let pool = json!({
             "apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": "GlobalInClusterIPPool",
-            "metadata": { "name": "net", "labels": { CLUSTER_CLASS: "rke2", ROLE: INGRESS } },
+            "metadata": { "name": "net", "labels": { CLUSTER_CLASS: "rke2" }, "annotations": { ROLE: roles } },
             "spec": { "addresses": ["10.0.0.0/24"], "prefix": 24 },
         });
         let pool = serde_json::from_value(pool).expect("a pool");
@@ -264,10 +269,38 @@ async fn an_old_claim_that_refuses_its_owner_holds_up_no_endpoint() {
         .work()
         .await
         .expect("a claim on a pool that does not serve it is not owned");
-    bench.know_pool();
+    bench.know_pool(BOTH);
     let done = bench.work().await;
     assert!(done.is_err(), "it is tried again");
     assert_eq!(host(&bench.cluster()), "10.0.0.15");
+}
+
+/// E-11: whoever may make claims in the namespace may name any owner in them.
+#[tokio::test]
+async fn the_address_of_a_claim_on_a_pool_that_does_not_serve_the_cluster_is_not_written() {
+    let with_ingress = json!({ "metadata": { "annotations": { INGRESS_ENABLED: "true" } } });
+    let bench = Bench::new(&with_ingress).await;
+    bench.fulfil("vip-cp-c", "10.0.0.15");
+    bench.fulfil("vip-ingress-c", "10.0.0.101");
+    let shown = || bench.cluster()["metadata"]["annotations"][INGRESS_VIP].clone();
+    bench.work().await.expect("no failure");
+    assert_eq!(host(&bench.cluster()), "10.0.0.15");
+    assert_eq!(shown(), Value::Null);
+    let says = |field: &str| -> Vec<Value> {
+        let cluster = bench.cluster();
+        let all = cluster["status"]["conditions"].as_array();
+        let all = all.expect("conditions").iter();
+        all.map(|one| one[field].clone()).collect()
+    };
+    let reasons = says("reason");
+    assert!(reasons.contains(&json!("ClaimTaken")), "{reasons:?}");
+    bench.know_pool(BOTH);
+    bench.work().await.expect("no failure");
+    assert_eq!(shown(), "10.0.0.101");
+    // What the Cluster shows stays, whatever becomes of the pool.
+    bench.know_pool(CONTROL_PLANE);
+    bench.work().await.expect("no failure");
+    assert_eq!(says("status"), ["True", "True"]);
 }
 
 /// The watch is behind, and so is the controller.
@@ -618,7 +651,7 @@ async fn what_another_provider_allocates_is_reserved_before_the_cluster_shows_it
     let cluster = || Some(("Cluster".to_owned(), 0));
     let with_ingress = json!({ "metadata": { "annotations": { INGRESS_ENABLED: "true" } } });
     let bench = Bench::left(&with_ingress).await;
-    bench.know_pool();
+    bench.know_pool(BOTH);
     bench.own_pool().await;
     bench.fulfil("vip-cp-c", "10.0.0.15");
     // It is reserved before the Cluster shows it.
@@ -649,9 +682,19 @@ async fn what_another_provider_allocates_is_reserved_before_the_cluster_shows_it
 }
 
 #[tokio::test]
+async fn what_another_provider_allocates_of_a_malformed_pool_is_reserved_as_well() {
+    let bench = Bench::left(&json!({})).await;
+    bench.own_pool().await;
+    bench.spoil_pool(&json!({}));
+    bench.fulfil("vip-cp-c", "10.0.0.15");
+    bench.work().await.expect("no failure");
+    assert_eq!(bench.users(15), Some(("Cluster".to_owned(), 0)));
+}
+
+#[tokio::test]
 async fn what_another_provider_allocates_twice_is_not_written() {
     let bench = Bench::left(&json!({})).await;
-    bench.know_pool();
+    bench.know_pool(BOTH);
     bench.own_pool().await;
     let (holder, _) = bench.take(15).await;
     bench.fulfil("vip-cp-c", "10.0.0.15");

@@ -244,12 +244,15 @@ impl VipController {
         let allocated = self.allocated_by_other((key, cluster), slot);
         if let Some((claim, _)) = allocated.filter(|(_, one)| *one == address) {
             let mut kinds = IN_CLUSTER.into_iter();
-            let kind = kinds.find(|kind| *kind.kind == *claim.pool.kind)?;
-            let network =
-                self.network_of_pool(kind, &pool_key(kind, namespace, &claim.pool.name))?;
-            return (self.context)
-                .read(|ledger| has(ledger, network))
-                .then_some(network);
+            let kind = kinds.find(|kind| *kind.kind == *claim.pool.kind);
+            let network = kind.and_then(|kind| {
+                self.network_of_pool(kind, &pool_key(kind, namespace, &claim.pool.name))
+            });
+            // Of a kind that fipd does not know, or a pool that is no pool now, nothing more is known than of any address.
+            if let Some(network) = network {
+                let has = self.context.read(|ledger| has(ledger, network));
+                return has.then_some(network);
+            }
         }
         let site = &self.context.site;
         let settings = site.settings::<ClusterApiSettings>();
