@@ -448,6 +448,7 @@ pub async fn conforms<S: Subject>() {
         redirected::<S>(death).await;
         undone::<S>().await;
         marked_beside::<S>().await;
+        unprotected::<S>(death).await;
         contended::<S>(death).await;
         contender_edited::<S>(death).await;
         taken_over::<S>(death).await;
@@ -658,6 +659,23 @@ async fn marked_beside<S: Subject>() {
     bench.waits("c", "PoolExhausted", RECHECK_AFTER);
     let object = bench.object("c");
     assert_eq!(object["metadata"]["finalizers"], Value::Null, "{object}");
+}
+
+/// The finalizer of another program keeps it, and that may wait for what fipd made for it.
+async fn unprotected<S: Subject>(death: Death) {
+    let mut bench = Bench::<S>::new(death).await;
+    bench.make("a");
+    bench.settle().await;
+    bench.has("a", 5);
+    let others = json!({ "metadata": { "finalizers": ["example.org/other"] } });
+    bench.edit("a", &others);
+    bench.delete("a");
+    bench.settle().await;
+    assert_eq!(bench.leases("a"), []);
+    assert!(bench.server.lock().made.is_empty(), "nothing shows it");
+    let object = bench.object("a");
+    let finalizers = &object["metadata"]["finalizers"];
+    assert_eq!(*finalizers, others["metadata"]["finalizers"], "{object}");
 }
 
 /// Object `a` has 10.0.0.5, and `d` shows it as well.

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::{
     AddressHooks, AddressUser,
     last_writes::LastWrites,
-    marking::{Marking, beside},
+    marking::{Marking, beside, not_failed},
     outcome::{AddressOutcome, ShownLease, cause, conflict},
     refusal::judged,
     released::RecentReleases,
@@ -90,7 +90,8 @@ impl<U: AddressHooks> Controller for AddressController<U> {
     async fn release(&self, key: &Key, meta: &Meta, object: Option<Arc<U::View>>) -> Reconciled {
         self.missing.forget(key);
         self.context.waits_for(key, None);
-        if !meta.has_finalizer(U::FINALIZER) {
+        // The write of its finalizer may have failed beside that of its address.
+        if !meta.has_finalizer(U::FINALIZER) && !self.holds(&self.context.holder(key, &meta.uid)) {
             return Ok(Next::Done);
         }
         let object = match object {
@@ -127,6 +128,15 @@ impl<U: AddressHooks> AddressController<U> {
             missing: AbsenceCheck::default(),
             released: RecentReleases::default(),
         })
+    }
+
+    fn holds(&self, holder: &Holder) -> bool {
+        let is_its = |lease: &Arc<Lease>| {
+            let member = lease.member(&holder.identity);
+            member.is_some_and(|member| member.holder == *holder)
+        };
+        let held = |ledger: &Ledger| ledger.leases_of(&holder.identity).iter().any(is_its);
+        self.context.read(held)
     }
 
     /// An object that does not fit its schema, while it is being deleted.
@@ -377,7 +387,10 @@ impl<U: AddressHooks> AddressController<U> {
         let marked = match &outcome {
             Ok(shown) => {
                 // The first of the two reaches the API server first, and it takes longer.
-                let mark = marking.unwrap_or_else(|| self.mark(key, object, Some(shown)).boxed());
+                let mark = match marking {
+                    Some(marking) => not_failed(marking)?,
+                    None => self.mark(key, object, Some(shown)).boxed(),
+                };
                 let (wait, marked) = tokio::join!(U::publish(self, key, object, shown), mark);
                 let marked = marked?;
                 if let Some(next) = wait? {
