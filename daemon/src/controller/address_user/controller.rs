@@ -15,8 +15,8 @@ use super::{
     last_writes::LastWrites,
     marking::{Marking, beside, not_failed},
     outcome::{AddressOutcome, ShownLease, cause, conflict},
+    recent_uids::RecentUids,
     refusal::judged,
-    released::RecentReleases,
     request::{NotGranted, ask, ask_new},
     settle::{AddressAsker, AddressPlan, AddressPolicy, Wished, settle},
 };
@@ -46,8 +46,9 @@ pub struct AddressController<U: AddressUser> {
     writes: Mutex<LastWrites>,
     /// Objects that have a lease and were found missing.
     pub missing: AbsenceCheck<Key>,
-    /// What lists may still show.
-    pub(super) released: RecentReleases,
+    /// Objects whose leases were released. A list that was read before, or whose object waits for its finalizer to go, shows their
+    /// addresses still, and nobody else allocated those.
+    pub(super) released: RecentUids,
 }
 
 impl<U: AddressHooks> Controller for AddressController<U> {
@@ -126,7 +127,7 @@ impl<U: AddressHooks> AddressController<U> {
             user,
             writes: Mutex::default(),
             missing: AbsenceCheck::default(),
-            released: RecentReleases::default(),
+            released: RecentUids::default(),
         })
     }
 
@@ -430,6 +431,9 @@ impl<U: AddressHooks> AddressController<U> {
             write.map_or((None, None), |write| (Some(write.spec), write.overrules));
         if let Some(note) = overrules {
             self.context.warn(key, &meta.uid, KEPT, note);
+        }
+        if !meta.has_finalizer(U::FINALIZER) {
+            U::marks(self, key, object);
         }
         let write = self.context.mark::<U::Raw>(key, &meta, U::FINALIZER, spec);
         let now = write.await?.map(U::view);

@@ -16,9 +16,9 @@ pub mod inventory;
 mod last_writes;
 mod marking;
 pub mod outcome;
+pub mod recent_uids;
 pub mod refusal;
 mod release;
-mod released;
 pub mod request;
 pub mod settle;
 
@@ -174,6 +174,9 @@ pub trait AddressHooks: AddressUser {
     ) -> impl Future<Output = Reconciled<Option<Next>>> + Send {
         std::future::ready(Ok(None))
     }
+
+    /// The finalizer is about to be written into an object.
+    fn marks(_: &AddressController<Self>, _: &Key, _: &Self::View) {}
 
     /// Writes the other objects that show the address, beside finalizer and specification and before the status refers to
     /// them; `Some`: nothing is shown yet.

@@ -44,6 +44,7 @@ use crate::{
         address_user::{
             AddressController, AddressHooks, AddressUser, Edits, ShownAddress,
             outcome::{AddressOutcome, ShownLease},
+            recent_uids::RecentUids,
             refusal::FixedFields,
             settle::{AddressWish, Inheritance, KeptLease, Wished},
         },
@@ -71,6 +72,8 @@ pub struct IpClaims {
     pub pools: Vec<(Kind, Arc<Objects<InClusterView>>)>,
     /// IPAddresses that were there before their claims.
     pub confirmed: ConfirmedAddresses,
+    /// Claims that another cluster has as well, and that got the finalizer here: no copy brought it.
+    marked: RecentUids,
     pub probes: ClaimProbes,
     /// Whoever writes an address into a Cluster, or releases one that it may show, has the lock of the Cluster.
     pub writing: KeyLocks,
@@ -91,6 +94,7 @@ impl IpClaims {
             clusters: Arc::clone(&users.clusters),
             pools,
             confirmed: ConfirmedAddresses::default(),
+            marked: RecentUids::default(),
             probes: ClaimProbes::new(prober),
             writing: KeyLocks::default(),
         }
@@ -226,6 +230,7 @@ impl AddressUser for IpClaims {
         let there = there.and_then(|address| address.address);
         if there.is_none()
             && !self.is_of_cluster(key, claim)
+            && !self.marked.has(&claim.meta.uid)
             && let Some(why) = moved::to_come(ledger, site, key, claim, &pool)
         {
             return Err(why);
@@ -342,6 +347,14 @@ impl AddressHooks for IpClaims {
         ip_address::retire(claims, key, claim).await?;
         release_or_pass(claims, key, claim).await?;
         Ok(None)
+    }
+
+    fn marks(claims: &IpClaimController, key: &Key, claim: &IpClaimView) {
+        let site = &claims.context.site;
+        let is_elsewhere = |ledger: &Ledger| !moved::elsewhere(ledger, site, key).is_empty();
+        if claims.context.read(is_elsewhere) {
+            claims.user.marked.note(&claim.meta.uid);
+        }
     }
 
     async fn publish(

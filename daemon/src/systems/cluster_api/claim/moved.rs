@@ -25,12 +25,20 @@ const WAITS_FOR_MOVE: &str = "WaitingForMove";
 /// How long a claim waits for its IPAddress, which is copied after it.
 const COPIED_WITHIN: Duration = Duration::from_secs(60);
 
-/// What another cluster has for the same claim, which is here with fipd's finalizer and without an address: it may be a copy whose
-/// IPAddress is still to come.
-fn elsewhere(ledger: &Ledger, site: &Site, key: &Key, claim: &IpClaimView) -> Vec<Arc<Lease>> {
+/// What another cluster has for a claim that is here with fipd's finalizer and without an address: it may be a copy whose IPAddress is
+/// still to come.
+fn original(ledger: &Ledger, site: &Site, key: &Key, claim: &IpClaimView) -> Vec<Arc<Lease>> {
     let is_copy = claim.status.address_ref.is_none() && claim.meta.has_finalizer(RELEASE_ADDRESS);
+    match is_copy {
+        true => elsewhere(ledger, site, key),
+        false => Vec::new(),
+    }
+}
+
+/// What another cluster has for a claim that has nothing here.
+pub fn elsewhere(ledger: &Ledger, site: &Site, key: &Key) -> Vec<Arc<Lease>> {
     let here = key.identity(site.system.clone(), &site.id, CLAIM.kind);
-    if !is_copy || !ledger.leases_of(&here).is_empty() {
+    if !ledger.leases_of(&here).is_empty() {
         return Vec::new();
     }
     let of_cluster = |cluster: &ClusterRecord| {
@@ -62,7 +70,7 @@ pub fn to_come(
             && lease.prefix() == spec.prefix_at(key)
             && gives(spec, key.address)
     };
-    let lease = elsewhere(ledger, site, key, claim).into_iter().find(fits)?;
+    let lease = original(ledger, site, key, claim).into_iter().find(fits)?;
     let message = format!(
         "another cluster has this claim, with {}; its IPAddress is waited for, and without it the claim gets another address within two minutes",
         lease.prefix()
@@ -82,10 +90,11 @@ pub async fn find_copied(
     claim: &IpClaimView,
 ) -> Reconciled<()> {
     let site = &claims.context.site;
-    let may_come = |ledger: &Ledger| !elsewhere(ledger, site, key, claim).is_empty();
+    let may_come = |ledger: &Ledger| !original(ledger, site, key, claim).is_empty();
+    let is_marked = claims.user.marked.has(&claim.meta.uid);
     let shown = claims.user.addresses.get(key).is_some();
     let is_owned = claims.user.is_of_cluster(key, claim);
-    if !is_owned || shown || !claims.context.read(may_come) {
+    if !is_owned || shown || is_marked || !claims.context.read(may_come) {
         return Ok(());
     }
     confirmed::read(claims, key, claim).await

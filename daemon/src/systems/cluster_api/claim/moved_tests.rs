@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fipd_core::{
-    ClusterId, Identity, Lease, LeaseState, NetworkId, PoolId, Request, System,
+    ClusterId, Identity, Lease, LeaseState, Ledger, NetworkId, PoolId, Request, System,
     testing::key as place,
 };
 use parking_lot::Mutex;
@@ -562,6 +562,32 @@ async fn an_ipaddress_that_no_watch_has_shown_goes_with_its_claim() {
         assert_eq!(shows["metadata"]["finalizers"], json!([]), "{shows}");
         assert!(shows["metadata"]["annotations"][GRACE_ENDS].is_string());
     }
+}
+
+/// Somebody makes a claim of the name: fipd writes its finalizer while the ledger decides.
+#[tokio::test]
+async fn a_claim_that_got_its_finalizer_here_waits_for_no_copy() {
+    let mut bench = Bench::new(Death::Never, false).await;
+    bench.there.server.lock().make(&key(), IpClaims::object());
+    let now = json!({ "metadata": { "creationTimestamp": clock::rfc3339(clock::now()) } });
+    bench.there.server.lock().edit(&key(), &now);
+    let view = |side: &Side| IpClaims::view(serde_json::from_value(side.claim()).expect("a claim"));
+    let claim = view(&bench.there);
+    let claims = &bench.there.daemon.controller;
+    let marked = claims.mark(&key(), &claim, None).await;
+    let marked = marked.expect("no failure").expect("it is written");
+    assert!(marked.meta.has_finalizer(RELEASE_ADDRESS));
+    let wish = |side: &Side| {
+        let claims = &side.daemon.controller;
+        let site = &claims.context.site;
+        let wished = |ledger: &Ledger| claims.user.wish(ledger, site, &key(), &view(side));
+        claims.context.read(wished).map(|wish| wish.pool.id)
+    };
+    assert_eq!(wish(&bench.there).ok(), Some(bench.there.pool));
+    // Who comes later cannot tell.
+    bench.there.restart();
+    let why = wish(&bench.there).expect_err("it may be a copy");
+    assert_eq!(why.reason, "WaitingForMove");
 }
 
 /// Another provider has the pool by now, which neither deletes it nor makes one of its name beside it.
