@@ -96,40 +96,14 @@ pub fn keep(
     tasks.spawn(keeper.run());
 }
 
-/// Removes it from a cluster in which the system does not have its objects judged.
-pub fn remove(asks: &'static Asks, site: &Arc<Site>, tasks: &mut JoinSet<()>) {
-    let site = Arc::clone(site);
-    tasks.spawn(async move {
-        let cancel = site.cancel();
-        let remote = Remote::new(site.session.client.clone());
-        let removed = async {
-            while let Err(error) = remove_once(&remote, asks.name).await {
-                tracing::warn!(cluster = %site.name, "the admission webhook is not removed yet: {error}");
-                tokio::time::sleep(REFUSED).await;
-            }
-        };
-        let _: Option<()> = cancel.run_until_cancelled(removed).await;
-    });
-}
-
-/// Without the right to read it, which other sites do not need, there is nothing to look for.
-async fn remove_once(remote: &Remote, name: &str) -> Result<(), CallError> {
-    let found: Option<Value> = match remote.get(&target(name)).await {
-        Err(CallError::Rejected(..)) => return Ok(()),
-        found => found?,
-    };
-    match step(None, found.as_ref()) {
-        Step::Delete(uid) => remote.delete(&target(name), &uid).await,
-        Step::Nothing | Step::Apply(_) => Ok(()),
-    }
-}
-
 impl WebhookKeeper {
     async fn run(mut self) {
         let cancel = self.site.cancel();
         self.introduce();
         loop {
             let pause = match self.look().await {
+                // What is gone stays so.
+                Ok(()) if self.base().is_none() => return cancel.cancelled().await,
                 Ok(()) => LOOK,
                 Err(error) => {
                     let refused = matches!(error, Failed::Call(CallError::Rejected(..)));
@@ -192,7 +166,11 @@ impl WebhookKeeper {
             self.user = whoami(&self.remote).await.ok().flatten();
         }
         let wanted = self.wanted().await?;
-        let found: Option<Value> = self.remote.get(&target(self.asks.name)).await?;
+        let found: Option<Value> = match self.remote.get(&target(self.asks.name)).await {
+            // Sites without it need no right to read it.
+            Err(CallError::Rejected(..)) if wanted.is_none() => None,
+            found => found?,
+        };
         match step(wanted.as_ref(), found.as_ref()) {
             Step::Nothing => {
                 if let Some(wanted) = &wanted {
@@ -347,14 +325,62 @@ const SETTING: Kind = Kind::cluster("apis/management.cattle.io/v3", "settings", 
 
 #[cfg(test)]
 mod tests {
+    use fipd_core::System;
     use fipd_crds::labels::{FIELD_MANAGER, MANAGED_BY};
     use serde_json::json;
 
     use super::*;
-    use crate::controller::client::testing::serving;
+    use crate::{
+        admission::Sample,
+        clock,
+        clusters::testing,
+        controller::{client::testing::serving, fake_api_tests::client},
+        ipam::Ipam,
+    };
+
+    static ASKS: Asks = Asks {
+        system: "test",
+        name: "fipd-validator",
+        kinds: &[],
+        versions: &[],
+        sample: Sample {
+            api: "",
+            kind: "",
+            plural: "",
+            namespace: "",
+            spec: "{}",
+            role: "",
+        },
+        original: None,
+    };
+
+    /// One of a webhook that is switched off.
+    async fn keeper(remote: Remote, ipam: &Ipam) -> WebhookKeeper {
+        let session = testing::session(client(&Arc::default()), ipam).await;
+        let site = Arc::new(Site::new(session.clone(), System::cluster_api()));
+        let quiet = || std::future::ready(());
+        let events = Events::start(session.recorder.clone(), site.cancel(), quiet);
+        WebhookKeeper {
+            asks: &ASKS,
+            settings: Webhook {
+                enabled: Some(false),
+                ..Webhook::default()
+            },
+            site,
+            remote,
+            events: Arc::new(events),
+            own: OwnEndpoint::default(),
+            said: BTreeSet::new(),
+            user: None,
+            found: None,
+            proved: None,
+        }
+    }
 
     #[tokio::test]
     async fn what_is_not_asked_for_is_removed_where_it_is_fipds() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (ipam, _writer) = Ipam::start(dir.path(), Arc::new(clock::now)).expect("a store");
         let own = json!({ "metadata": { "uid": "u", "labels": { MANAGED_BY: FIELD_MANAGER } } });
         let other = json!({ "metadata": { "uid": "u" } });
         for (code, body, calls) in [
@@ -364,12 +390,12 @@ mod tests {
             (404, json!("not found"), 1),
         ] {
             let (remote, asked) = serving(move |_| (code, body.clone()));
-            let removed = remove_once(&remote, "fipd-validator").await;
+            let removed = keeper(remote, &ipam).await.look().await;
             removed.expect("it is not there");
             assert_eq!(asked.lock().len(), calls, "{code}");
         }
         let (remote, _) = serving(|_| (503, json!("down")));
-        let removed = remove_once(&remote, "fipd-validator").await;
+        let removed = keeper(remote, &ipam).await.look().await;
         assert!(removed.is_err(), "it is looked for again");
     }
 }

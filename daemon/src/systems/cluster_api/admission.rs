@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use fipd_core::{Family, Ledger, Origin, Pool, PoolSpec, System};
+use fipd_core::{ClusterId, Family, Ledger, Origin, Pool, PoolSpec, System};
 use fipd_crds::cluster_api::{InClusterIPPoolSpec, InClusterPrefixPoolSpec};
 use futures::future::BoxFuture;
 use parking_lot::RwLock;
@@ -90,17 +90,26 @@ pub static ASKS: Asks = Asks {
     original: None,
 };
 
-/// The clusters whose pools are known, by the names that they are asked under.
+/// The clusters whose pools are known, by the names that they are asked under. `None`: another provider serves them.
 #[derive(Clone, Default)]
-pub struct KnownClusters(Arc<RwLock<BTreeMap<String, fipd_core::ClusterId>>>);
+pub struct KnownClusters(Arc<RwLock<BTreeMap<String, Option<ClusterId>>>>);
 
 impl KnownClusters {
-    pub fn add(&self, name: &str, id: &fipd_core::ClusterId) {
-        self.0.write().insert(name.to_owned(), id.clone());
+    pub fn add(&self, name: &str, id: &ClusterId) {
+        self.0.write().insert(name.to_owned(), Some(id.clone()));
     }
 
-    fn of(&self, name: &str) -> Option<fipd_core::ClusterId> {
-        self.0.read().get(name).cloned()
+    /// fipd does not judge the pools of this cluster.
+    pub fn leave(&self, name: &str) {
+        self.0.write().insert(name.to_owned(), None);
+    }
+
+    fn is_left(&self, name: &str) -> bool {
+        self.0.read().get(name).is_some_and(Option::is_none)
+    }
+
+    fn of(&self, name: &str) -> Option<ClusterId> {
+        self.0.read().get(name).cloned().flatten()
     }
 }
 
@@ -123,7 +132,8 @@ impl Judge for PoolJudge {
 
 impl PoolJudge {
     fn verdict(&self, cluster: &str, kind: &ReviewedKind, question: &Question) -> Judged {
-        if question.operation != Operation::Delete && question.passes() {
+        let passes = question.operation != Operation::Delete && question.passes();
+        if passes || self.clusters.is_left(cluster) {
             return Judged::checked(Verdict::allowed());
         }
         if question.operation == Operation::Create {
@@ -170,7 +180,7 @@ fn read(kind: &ReviewedKind, value: &Value) -> Result<PoolSpec, Verdict> {
     let named = read.and_then(|spec| {
         let origin = Origin::Mirror {
             system: System::cluster_api(),
-            cluster: fipd_core::ClusterId("x".into()),
+            cluster: ClusterId("x".into()),
             object: "x".into(),
             uid: "x".into(),
         };
@@ -225,24 +235,48 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::clock;
 
-    /// The warnings about a new pool of prefixes of this length.
-    fn warnings(length: u8) -> Vec<String> {
+    /// Whether this may be a new pool of prefixes.
+    fn question(spec: &Value) -> Question {
         let review = json!({
             "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
             "request": {
                 "uid": "u", "operation": "CREATE", "name": "a", "namespace": "ns",
                 "resource": { "group": IPAM_GROUP, "version": "v1alpha2", "resource": "inclusterprefixpools" },
-                "object": {
-                    "metadata": { "name": "a" },
-                    "spec": { "prefixes": ["fd00::/120"], "allocationPrefixLength": length },
-                },
+                "object": { "metadata": { "name": "a" }, "spec": spec },
             },
         });
-        let question = Question::read(review.to_string().as_bytes(), &POOLS[2]).expect("a review");
-        let verdict = judge(&POOLS[2], &question);
+        Question::read(review.to_string().as_bytes(), &POOLS[2]).expect("a review")
+    }
+
+    /// The warnings about a new pool of prefixes of this length.
+    fn warnings(length: u8) -> Vec<String> {
+        let spec = json!({ "prefixes": ["fd00::/120"], "allocationPrefixLength": length });
+        let verdict = judge(&POOLS[2], &question(&spec));
         assert!(verdict.denied.is_none(), "{verdict:?}");
         verdict.warnings
+    }
+
+    #[tokio::test]
+    async fn pools_that_another_provider_serves_are_not_judged() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (ipam, _writer) = Ipam::start(dir.path(), Arc::new(clock::now)).expect("a store");
+        let judge = PoolJudge {
+            ipam,
+            clusters: KnownClusters::default(),
+        };
+        let wrong = question(&json!({ "prefixes": [], "allocationPrefixLength": 200 }));
+        let is_denied = || {
+            let judged = judge.verdict("m", &POOLS[2], &wrong);
+            judged.verdict.denied.is_some()
+        };
+        judge.clusters.leave("other");
+        assert!(is_denied());
+        judge.clusters.leave("m");
+        assert!(!is_denied());
+        judge.clusters.add("m", &ClusterId("x".into()));
+        assert!(is_denied());
     }
 
     #[test]

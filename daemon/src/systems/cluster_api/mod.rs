@@ -268,15 +268,7 @@ async fn serve(site: Arc<Site>, system: RunningClusterApi) {
     count(&site, "Clusters", &claims.user.clusters);
     watch(&site, (&claims, &vips), &pools, &events, &mut tasks);
     let serves = settings.serves_in_cluster_kinds();
-    if serves {
-        // The original's webhook goes once this one is in force, and until then may keep pools from being read and written.
-        let (webhook, own) = (&settings.webhook, &system.means.endpoint);
-        webhook::keep(&admission::ASKS, webhook, own, &site, &events, &mut tasks);
-    } else {
-        webhook::remove(&admission::ASKS, &site, &mut tasks);
-    }
-    // Whoever serves the pools: an earlier setting may have fipd convert them.
-    conversion::definition::keep(&site, &system.means.endpoint, &mut tasks);
+    keep_webhooks(&site, &system, &events, &mut tasks);
     let known = async {
         pools.completed().await;
         claims.user.addresses.completed().await;
@@ -297,8 +289,8 @@ async fn serve(site: Arc<Site>, system: RunningClusterApi) {
     {
         return;
     }
-    system.known.add(&site.name, &site.id);
     if serves {
+        system.known.add(&site.name, &site.id);
         pools.start(&mut tasks);
     }
     reconcile::follow_and_work(&claims, &mut tasks);
@@ -308,6 +300,27 @@ async fn serve(site: Arc<Site>, system: RunningClusterApi) {
     vips.keep_looking_out(&mut tasks);
     adoption::keep(&site.session, &site.system, &inventory).await;
     finish(tasks).await;
+}
+
+/// Keeps what has API servers ask fipd about pools, or takes it away where another provider serves those.
+fn keep_webhooks(
+    site: &Arc<Site>,
+    system: &RunningClusterApi,
+    events: &Arc<Events>,
+    tasks: &mut JoinSet<()>,
+) {
+    let settings = site.settings::<ClusterApiSettings>();
+    let own = &system.means.endpoint;
+    let mut webhook = settings.webhook.clone();
+    if !settings.serves_in_cluster_kinds() {
+        webhook.enabled = Some(false);
+        // Without the right to remove it fipd is asked still.
+        system.known.leave(&site.name);
+    }
+    // The original's goes once this one is in force, and until then may keep pools from being read and written.
+    webhook::keep(&admission::ASKS, &webhook, own, site, events, tasks);
+    // Whoever serves the pools: an earlier setting may have fipd convert them.
+    conversion::definition::keep(site, own, tasks);
 }
 
 impl AllPools {
