@@ -196,7 +196,7 @@ impl<U: AddressHooks> AddressController<U> {
             .ipam
             .read(|ledger| settle(ledger, policy, &asker, &wish));
         if let AddressPlan::Unserved(problem) = plan {
-            return self.show(key, object, Err(problem)).await;
+            return self.show(key, object, Err(problem), None).await;
         }
         let protected = match U::FINALIZER_FIRST {
             true => self.mark(key, object, None).await?,
@@ -241,7 +241,7 @@ impl<U: AddressHooks> AddressController<U> {
             unchecked: first.then(|| U::unchecked(self, &shown)).flatten(),
             ..judged::<U>(object, shown, &wish)
         });
-        self.show_marked(key, object, outcome, marking).await
+        self.show(key, object, outcome, marking).await
     }
 
     /// Whether the pool most likely grants the request. An object that is refused has its finalizer for nothing.
@@ -370,13 +370,9 @@ impl<U: AddressHooks> AddressController<U> {
         }))
     }
 
-    /// Writes finalizer and specification into the object, then its status; then gives up what that replaces.
-    pub async fn show(&self, key: &Key, object: &U::View, outcome: AddressOutcome) -> Reconciled {
-        self.show_marked(key, object, outcome, None).await
-    }
-
-    /// The same; `marking` is the write of the finalizer, where that is under way.
-    async fn show_marked(
+    /// Writes finalizer and specification into the object, then its status; then gives up what that replaces. `marking` is the
+    /// write of the finalizer, where that is under way.
+    pub async fn show(
         &self,
         key: &Key,
         object: &U::View,

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use fipd_core::{Holder, Identity, LeaseKey, Ledger, NetworkId, Text};
+use fipd_core::{Identity, LeaseKey, Ledger, NetworkId, Text};
 use futures::future::BoxFuture;
 
 use fipd_crds::cluster_api::PoolRef;
@@ -150,9 +150,5 @@ impl Inventory for IpamInventory {
                 false => claim,
             }
         })
-    }
-
-    fn heir(&self, gone: &Holder, key: LeaseKey) -> Option<Holder> {
-        self.claims.heir(gone, key)
     }
 }

@@ -302,7 +302,7 @@ impl AddressHooks for IpClaims {
                 claims.context.waits_for(key, why.cause);
                 Ok(Some(Next::Done))
             }
-            false => claims.show(key, claim, Err(why)).await.map(Some),
+            false => claims.show(key, claim, Err(why), None).await.map(Some),
         }
     }
 

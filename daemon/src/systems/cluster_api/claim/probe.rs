@@ -159,7 +159,7 @@ async fn rests(
     message: String,
 ) -> Reconciled<Option<Next>> {
     let problem = Unserved::new(PROBE_FAILED, message, None);
-    let shown = claims.show(key, claim, Err(problem)).await?;
+    let shown = claims.show(key, claim, Err(problem), None).await?;
     Ok(Some(Next::After(match shown {
         Next::After(sooner) => sooner.min(rest),
         Next::Done | Next::Retry => rest,

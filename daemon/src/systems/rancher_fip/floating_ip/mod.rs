@@ -272,7 +272,7 @@ impl FloatingIpController {
         let own = self.context.identity(key);
         let ipam = &self.context.site.ipam;
         match ipam.read(|ledger| plan::view(ledger, &own, service, fip)) {
-            ServiceView::Show(outcome) => self.show(key, fip, *outcome).await,
+            ServiceView::Show(outcome) => self.show(key, fip, *outcome, None).await,
             ServiceView::Delete => {
                 let target = FLOATING_IP.target(key);
                 self.context.remote.delete(&target, &fip.meta.uid).await?;
