@@ -13,13 +13,15 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Refusal {
     #[error(
-        "pool {pool} has no {} available: {used} of {size} are in use; it is asked again when one is freed", if *.of_prefixes { "prefix" } else { "address" }
+        "pool {pool} has no {} available: {}; it is asked again when one is freed", if *.of_prefixes { "prefix" } else { "address" }, in_use(*.used, *.size, *.cooling)
     )]
     Exhausted {
         pool: Text,
         used: u128,
         size: u128,
         of_prefixes: bool,
+        /// How many of those that were released cool, and when the first of them ends.
+        cooling: Option<(u128, Timestamp)>,
     },
     #[error(
         "quota exceeded: tenant {} holds {used} of pool {pool} and may have {limit}; release some or raise the limit", .tenant.0
@@ -322,6 +324,17 @@ fn sought(family: Family, length: Option<u8>, address: Option<IpAddr>) -> String
 }
 
 /// The texts of all of them.
+/// How full a pool is.
+fn in_use(used: u128, size: u128, cooling: Option<(u128, Timestamp)>) -> String {
+    match cooling {
+        Some((cooling, until)) => format!(
+            "{} of {size} are in use and {cooling} in quarantine after a release, the first until about {until}",
+            used.saturating_sub(cooling)
+        ),
+        None => format!("{used} of {size} are in use"),
+    }
+}
+
 pub(crate) fn joined(all: &[impl ToString], separator: &str) -> String {
     let texts: Vec<_> = all.iter().map(ToString::to_string).collect();
     texts.join(separator)

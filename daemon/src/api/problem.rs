@@ -351,6 +351,7 @@ mod tests {
             used: 3,
             size: 3,
             of_prefixes: false,
+            cooling: None,
         };
         let problem = Problem::from(exhausted);
         assert_eq!((problem.status, problem.code), (409, Code::Exhausted));

@@ -17,8 +17,8 @@ use super::{
 };
 use crate::{
     Account, Adoption, ClusterId, ClusterRecord, Hold, Identity, Lease, LeaseKey, LeasePrefix,
-    Mark, Network, NetworkId, Pool, PoolId, SigningKey, Span, System, Text, Timestamp, Token,
-    TokenId, layout,
+    LeaseState, Mark, Network, NetworkId, Pool, PoolId, SigningKey, Span, System, Text, Timestamp,
+    Token, TokenId, layout,
 };
 
 /// How full a pool is. Counts saturate at `u128::MAX`.
@@ -187,6 +187,19 @@ impl Ledger {
     /// The lease of the address, or of the prefix around it.
     pub fn lease_around(&self, key: LeaseKey) -> Option<&Arc<Lease>> {
         self.lease_over(key.whole())
+    }
+
+    /// How many leases of the pool cool, and when the first of them ends; `None` also where very many others end before.
+    pub(super) fn cooling_of(&self, pool: PoolId) -> Option<(u128, Timestamp)> {
+        let count = Some(self.index.cooling.count(pool)).filter(|count| *count > 0)?;
+        let mut ends = self.index.due.soonest().take(Self::SCAN);
+        let (first, _) = ends.find(|(_, key)| {
+            let lease = self.rows.leases.get(key);
+            lease.is_some_and(|lease| {
+                lease.pool == Some(pool) && lease.state == LeaseState::Quarantined
+            })
+        })?;
+        Some((count.into(), first))
     }
 
     /// Quarantined leases of the address, by network.

@@ -230,6 +230,7 @@ fn who_finds_nothing_free_waits_for_the_next_prefix() {
         used: 1,
         size: 1,
         of_prefixes: true,
+        cooling: None,
     };
     assert_eq!(refusal, expected);
     assert_eq!(book.ledger.ready_waiters(POOL, 9), []);

@@ -359,6 +359,33 @@ fn an_address_of_two_pools_is_free_in_both_or_in_none() {
 }
 
 #[test]
+fn who_finds_no_address_hears_what_is_in_quarantine() {
+    let mut book = Book::new();
+    let pool = book.pool(PoolSpec {
+        quarantine: 60,
+        ..spec("p", &["10.0.0.8/31"])
+    });
+    for owner in [WEB, API] {
+        book.gets(&Request::Allocate(allocate(owner, pool)));
+    }
+    let says = |book: &mut Book| {
+        let refusal = book.refused(&Request::Allocate(allocate(DB, pool)));
+        refusal.to_string()
+    };
+    let full = says(&mut book);
+    assert!(full.contains("available: 2 of 2 are in use; "), "{full}");
+    for (owner, text) in [
+        (WEB, "1 of 2 are in use and 1"),
+        (API, "0 of 2 are in use and 2"),
+    ] {
+        book.done(&release(owner, "1"));
+        let cools = says(&mut book);
+        let text = format!("{text} in quarantine after a release, the first until about 1970-");
+        assert!(cools.contains(&text), "{cools}");
+    }
+}
+
+#[test]
 fn the_oldest_waiter_is_served_first_and_nobody_jumps_the_queue() {
     let mut book = Book::new();
     let pool = book.pool(spec("p", &["10.0.0.8"]));

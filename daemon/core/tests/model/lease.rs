@@ -368,11 +368,18 @@ impl Model {
         let all = self.assignable(pool);
         let over = |key: &&LeaseKey| self.lease_over(around(&pool.spec, key.address)).is_some();
         let used = all.iter().filter(over).count() as u128;
+        let cooling = self
+            .leases
+            .iter()
+            .filter(|lease| lease.pool == Some(pool.id) && lease.state == LeaseState::Quarantined);
+        let ends: Vec<Timestamp> = cooling.filter_map(|lease| lease.until).collect();
+        let first = ends.iter().min();
         Stop::Refused(Refusal::Exhausted {
             pool: pool.spec.name.clone(),
             used,
             size: all.len() as u128,
             of_prefixes: pool.spec.allocation_length.is_some(),
+            cooling: first.map(|first| (ends.len() as u128, *first)),
         })
     }
 

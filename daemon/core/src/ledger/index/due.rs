@@ -26,6 +26,11 @@ impl Due {
         self.0.first().map(|(at, _)| *at)
     }
 
+    /// All of them.
+    pub fn soonest(&self) -> impl Iterator<Item = (Timestamp, LeaseKey)> {
+        self.0.iter().copied()
+    }
+
     /// The first `most` leases whose end has come at `now`, and whether there are more.
     pub fn at(&self, now: Timestamp, most: usize) -> (Vec<LeaseKey>, bool) {
         let mut come = self.0.iter().take_while(|(at, _)| *at <= now);

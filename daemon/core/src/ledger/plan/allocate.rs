@@ -196,6 +196,7 @@ impl Ledger {
             used,
             size,
             of_prefixes: pool.spec.allocation_length.is_some(),
+            cooling: self.cooling_of(pool.id),
         }
         .into()
     }

@@ -375,6 +375,7 @@ fn what_passes_by_itself_is_asked_again() {
         used: 2,
         size: 2,
         of_prefixes: false,
+        cooling: None,
     });
     assert!(!full.message.contains("denied the request"), "{full}");
     let taken = heard(Refusal::AddressTaken {
