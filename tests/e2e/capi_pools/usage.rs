@@ -236,7 +236,11 @@ async fn a_pool_whose_addresses_all_cool_is_exhausted_until_one_has() {
     bed.claim("cooling/c", (POOL, "net")).await.unwrap();
     let said = bed.refused("cooling/c", "PoolExhausted", "PoolExhausted");
     let said = said.await.unwrap();
-    assert!(said.contains("cooling/net"), "{said}");
+    let cools = "0 of 2 are in use and 2 in quarantine after a release";
+    assert!(
+        said.contains("cooling/net") && said.contains(cools),
+        "{said}"
+    );
     wait_until("the pool counts what cools", DEADLINE, || async {
         let pool = bed.objects.get(POOL, "cooling/net").await;
         let pool = pool.map_err(|error| error.to_string())?;
