@@ -416,8 +416,8 @@ fn watch(
         queue.add(key.clone());
         all.claim_changed(key);
     });
-    let here = Arc::clone(site);
-    let view = move |claim: IPAddressClaim| IpClaims::view_at(&here, claim);
+    let here = Arc::clone(claims);
+    let view = move |claim: IPAddressClaim| IpClaims::view_of(&here, claim);
     let (queue, all) = (Arc::clone(&claims.context.queue), Arc::clone(vips));
     claims.context.follow(tasks, view, move |key| {
         queue.add(key.clone());

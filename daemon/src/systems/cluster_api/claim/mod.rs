@@ -111,6 +111,17 @@ impl IpClaims {
         })
     }
 
+    /// The same of one that the watch shows. A claim of another provider needs the name of an IPAddress that is in its grace.
+    pub fn view_of(claims: &IpClaimController, claim: IPAddressClaim) -> Option<IpClaimView> {
+        let key = Key::of(&claim.metadata);
+        let view = Self::view_at(&claims.context.site, claim);
+        let there = claims.user.addresses.get(&key);
+        if view.is_none() && there.is_some_and(|there| there.grace_ends.is_some()) {
+            claims.context.queue.add(key);
+        }
+        view
+    }
+
     fn serves(site: &Site, claim: &IPAddressClaim) -> bool {
         let settings = site.settings::<ClusterApiSettings>();
         let meta = &claim.metadata;

@@ -613,7 +613,15 @@ async fn what_is_in_its_grace_goes_although_another_provider_has_its_pool() {
         }
         side.restart();
         let claims = &side.daemon.controller;
-        IpClaims::observe(claims, &side.server.lock());
+        let known = side.shows().expect("an IPAddress");
+        let known = AddressView::of(serde_json::from_value(known).expect("an IPAddress"));
+        claims.user.addresses.set(&key(), known);
+        let mut new = IpClaims::object();
+        new["metadata"] = json!({ "name": "a", "namespace": "ns" });
+        let new = serde_json::from_value(new).expect("a claim");
+        assert!(claims.context.queue.is_idle());
+        assert_eq!(IpClaims::view_of(claims, new), None);
+        assert!(!claims.context.queue.is_idle(), "its name is needed");
         let theirs = IpClaimView {
             served: false,
             ..claim
