@@ -125,9 +125,13 @@ impl FipView {
 
     /// The address in the specification, unless fipd knows that it is no more than a wish.
     fn written(&self) -> Option<IpAddr> {
+        self.named().filter(|_| self.may_be_in_use())
+    }
+
+    /// Whether the address that it shows or names may be in use, as far as fipd has told yet.
+    pub fn may_be_in_use(&self) -> bool {
         let waits = self.waits();
-        let counts = waits.is_none_or(|reason| MAY_BE_IN_USE.contains(&reason));
-        self.named().filter(|_| counts)
+        waits.is_none_or(|reason| MAY_BE_IN_USE.contains(&reason))
     }
 
     /// Why it waits for an address, or for another than it has; `None`: it does not.

@@ -73,7 +73,10 @@ impl VipGuests {
         };
         let made = self.made_by(id);
         let made = made.as_ref().map(|(key, made)| (key, &**made));
-        let plan = made.map(|(key, made)| (self.planned(id, key, made).0, (key, made)));
+        let plan = match made {
+            Some((key, made)) => Some((self.planned(id, key, made).await.0, (key, made))),
+            None => None,
+        };
         let (next, news) = match (cluster, plan) {
             (Some(cluster), Some((plan, made))) if plan.brings() => {
                 let guest = Arc::clone(&cluster);
@@ -171,8 +174,11 @@ impl VipGuests {
         };
         let target = PROVISIONED_CLUSTER.target(&key);
         let found: Option<Cluster> = self.remote.get(&target).await.map_err(unconfirmed)?;
-        let made = found.map(|found| Provisioned::view(found, observe::READS));
-        Ok(made.map(|made| self.planned(id, &key, &made).0))
+        let Some(found) = found else {
+            return Ok(None);
+        };
+        let made = Provisioned::view(found, observe::READS);
+        Ok(Some(self.planned(id, &key, &made).await.0))
     }
 }
 

@@ -115,6 +115,10 @@ pub enum VipWait {
     )]
     AddressUnclear(String, String),
     #[error(
+        "its FloatingIP {0} holds an address and is not in the list of FloatingIPs; what the guest has stays as it is until it is listed again, or is known to be gone"
+    )]
+    Unlisted(String),
+    #[error(
         "its FloatingIP {0} does not fit its schema; what the guest has stays as it is until it does, or is deleted"
     )]
     Malformed(String),
@@ -132,7 +136,7 @@ impl VipWait {
             Self::LabelInvalid(_) => "LabelInvalid",
             Self::SameRelease(_) => "ReleaseNamesEqual",
             Self::ServiceNamespace(_) | Self::OtherCluster { .. } => "AnnotationInvalid",
-            Self::AddressUnclear(..) => "AddressUnclear",
+            Self::AddressUnclear(..) | Self::Unlisted(_) => "AddressUnclear",
             Self::Malformed(_) => MALFORMED,
         }
     }
@@ -142,7 +146,8 @@ impl VipWait {
         match self {
             Self::Guest(unready) => unready.pause(),
             Self::NoNamespace => Duration::from_secs(5),
-            Self::NoConfigNamespace(_) => Duration::from_secs(30),
+            // Nothing wakes the guest when the address is free.
+            Self::NoConfigNamespace(_) | Self::Unlisted(_) => Duration::from_secs(30),
             Self::NoAddress
             | Self::NoRange(_)
             | Self::UnknownRange(_)

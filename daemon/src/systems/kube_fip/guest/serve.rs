@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use fipd_core::{LeaseKey, LeaseState};
+use fipd_core::{Holder, LeaseKey, LeaseState};
 use fipd_crds::labels::FLEET_NAMESPACE;
 
 use super::{
@@ -15,7 +15,6 @@ use super::{
 };
 use crate::{
     controller::{
-        address_user::claim_status::MAY_BE_IN_USE,
         client::Remote,
         queue::Next,
         store::{Key, Observed},
@@ -126,7 +125,7 @@ impl VipGuests {
             Err(stop) if !keeps => return Err(stop),
             served => served.err(),
         };
-        let (plan, wait) = self.planned(id, &key, &made);
+        let (plan, wait) = self.planned(id, &key, &made).await;
         if plan.is_nothing() && !note.written && !keeps {
             // It is not asked any more, and whether it answers is not known.
             self.counts.forget(id);
@@ -233,7 +232,7 @@ impl VipGuests {
     }
 
     /// What the guest is to have, as far as it is known.
-    pub(super) fn planned(
+    pub(super) async fn planned(
         &self,
         id: &str,
         key: &Key,
@@ -257,6 +256,10 @@ impl VipGuests {
         let unclear = unclear
             .or_else(|| self.misnamed(id, &key.name).filter(|_| fips.is_empty()))
             .or_else(|| self.undecided(&fips));
+        let unclear = match unclear {
+            None => self.unlisted(id).await,
+            unclear => unclear,
+        };
         if unclear.is_some() {
             // Everything stays as it is.
             return (VipPlan::default(), unclear);
@@ -294,15 +297,24 @@ impl VipGuests {
         })
     }
 
-    /// A FloatingIP that shows an address which is not its lease now, and may be in use all the same.
+    /// A FloatingIP that shows an address which is not its lease now, and may be in use all the same. After a start guests are
+    /// looked at before some of their FloatingIPs, whose last condition may be an old one.
     fn undecided(&self, fips: &[(Key, Arc<FipView>)]) -> Option<VipWait> {
         fips.iter().find_map(|(key, fip)| {
-            let reason = fip
-                .waits()
-                .filter(|reason| MAY_BE_IN_USE.contains(reason))?;
-            let is_unclear = fip.recorded().is_some() && self.lease(key, fip).is_none();
-            is_unclear.then(|| VipWait::AddressUnclear(key.name.to_string(), reason.to_owned()))
+            let is_shown = fip.recorded().is_some() && fip.may_be_in_use();
+            let is_unclear = is_shown && self.lease(key, fip).is_none();
+            let why = fip.waits().unwrap_or("fipd has not looked at it yet");
+            is_unclear.then(|| VipWait::AddressUnclear(key.name.to_string(), why.to_owned()))
         })
+    }
+
+    /// A FloatingIP that holds an address and is not listed: a list may be short, or Rancher restored from before it was made.
+    async fn unlisted(&self, id: &str) -> Option<VipWait> {
+        let of_guest = |holder: &Holder| *holder.identity.namespace == *id;
+        let owners = self.site.owners(FLOATING_IP.kind, of_guest).await;
+        let mut owners = owners.into_iter();
+        let lost = owners.find(|key| self.fips.seen(key).is_none())?;
+        Some(VipWait::Unlisted(lost.name.to_string()))
     }
 
     /// Its FloatingIPs, by name. One of another cluster's name is not its own: the namespace may be an older guest's.

@@ -676,6 +676,67 @@ async fn while_it_is_not_known_who_has_an_address_its_guest_stays_as_it_is() {
 }
 
 #[tokio::test]
+async fn a_guest_stays_as_it_is_until_its_floating_ip_was_looked_at() {
+    let bench = Bench::new(&["one"]).await;
+    bench.look("one").await;
+    let provided = bench.cluster("one").provides();
+    assert!(provided.is_some());
+    let guests = &bench.guests;
+    let key = Key::new("c-m-one", "one-kubevip");
+    let fip = guests.fips.get(&key).expect("a FloatingIP");
+    let place = guests.lease(&key, &fip).expect("a lease");
+    let site = &guests.site;
+    let own = Holder {
+        identity: key.identity(site.system.clone(), &site.id, FLOATING_IP.kind),
+        instance: "u".into(),
+    };
+    let released = site.release(ReleaseScope::Holder(own), "the ledger is an older one");
+    assert!(released.await.is_ok());
+    let mut view = FipView::clone(&fip);
+    view.status.address = place.address.to_string();
+    let ready = json!([{
+        "type": "Ready", "status": "True", "reason": "Allocated", "message": "",
+        "lastTransitionTime": "2024-01-01T00:00:00Z",
+    }]);
+    view.status.conditions = serde_json::from_value(ready).expect("a condition");
+    guests.fips.set(&key, view);
+    bench.look("one").await;
+    let waits = Some((GuestPhase::Waiting, "AddressUnclear"));
+    assert_eq!(bench.phase("one"), waits);
+    assert_eq!(bench.cluster("one").provides(), provided);
+}
+
+#[tokio::test]
+async fn a_guest_stays_as_it_is_while_its_floating_ip_has_an_address_and_is_not_listed() {
+    let bench = Bench::new(&["one", "two"]).await;
+    for name in ["one", "two"] {
+        bench.look(name).await;
+    }
+    let provided = bench.cluster("one").provides();
+    assert!(provided.is_some());
+    let guests = &bench.guests;
+    let key = Key::new("c-m-one", "one-kubevip");
+    let fip = guests.fips.get(&key).expect("a FloatingIP");
+    guests.fips.remove(&key);
+    let next = bench.look("one").await;
+    assert_eq!(next, Next::After(Duration::from_secs(30)));
+    let waits = Some((GuestPhase::Waiting, "AddressUnclear"));
+    assert_eq!(bench.phase("one"), waits);
+    assert_eq!(bench.cluster("one").provides(), provided);
+    let made = guests.made_by("c-m-one").expect("it is made");
+    let (plan, _) = guests.planned("c-m-one", &made.0, &made.1).await;
+    assert_eq!(plan.releases, None, "its charts stay");
+    bench.look("two").await;
+    assert_ne!(bench.phase("two"), waits, "it has its own");
+    guests.fips.set(&key, FipView::clone(&fip));
+    bench.look("one").await;
+    assert_ne!(bench.phase("one"), waits);
+    bench.delete_fip("one").await;
+    bench.look("one").await;
+    assert_eq!(bench.cluster("one").provides(), None, "it is gone");
+}
+
+#[tokio::test]
 async fn a_guest_is_known_by_its_id_and_by_its_display_name() {
     let bench = Bench::new(&["one", "two"]).await;
     let called = |name: &str| bench.guests.called(&[name.into()]);
