@@ -40,6 +40,17 @@ struct HelmState {
     awaited: Awaited,
     memory: Mutex<BTreeMap<ReleaseTarget, Memory>>,
     newest: Mutex<Vec<NewestChart>>,
+    checks: Mutex<Vec<(Chart, Arc<ChartTurn>)>>,
+}
+
+/// Only one cluster at a time looks whether a chart is to be had: where its repository does not answer that takes a minute.
+type ChartTurn = Turn<Option<FailedCheck>>;
+
+/// A chart was not to be had.
+struct FailedCheck {
+    error: HelmError,
+    /// It is not looked for again before. The time that it took, so that its slot is free for others half of the time.
+    until: Instant,
 }
 
 /// The newest version of a chart, as it was looked up then.
@@ -93,6 +104,7 @@ impl Helm {
             awaited: Awaited::default(),
             memory: Mutex::default(),
             newest: Mutex::default(),
+            checks: Mutex::default(),
         }))
     }
 
@@ -149,14 +161,25 @@ impl Helm {
         outcome
     }
 
-    /// Whether the chart is to be had in its version.
+    /// Whether the chart is to be had in its version. Where it was not a short while ago the same error comes back.
     ///
     /// # Errors
     /// Why it is not.
     pub async fn check_chart(&self, chart: &Chart) -> Result<(), HelmError> {
         let cli = self.0.cli.as_ref().map_err(Clone::clone)?;
+        let turn = self.0.turn_of(chart);
+        let mut last = turn.lock().await;
+        if let Some(failed) = last.as_ref().filter(|failed| failed.stands()) {
+            return Err(failed.error.clone());
+        }
         let _slot = (self.0.slots.acquire().await).map_err(|_| HelmError::Stopping)?;
-        cli.check(chart).await
+        let began = Instant::now();
+        let checked = cli.check(chart).await;
+        *last = checked.as_ref().err().map(|error| FailedCheck {
+            error: error.clone(),
+            until: Instant::now() + began.elapsed(),
+        });
+        checked
     }
 
     /// The newest version of a chart.
@@ -267,7 +290,29 @@ impl Helm {
     }
 }
 
+impl FailedCheck {
+    fn stands(&self) -> bool {
+        Instant::now() < self.until
+    }
+}
+
 impl HelmState {
+    /// Who looks for the chart. Turns that nobody waits for go, unless an error stands.
+    fn turn_of(&self, chart: &Chart) -> Arc<ChartTurn> {
+        let mut checks = self.checks.lock();
+        checks.retain(|(_, turn)| {
+            let last = turn.try_lock();
+            let stands = last.map_or(true, |last| last.as_ref().is_some_and(FailedCheck::stands));
+            stands || Arc::strong_count(turn) > 1
+        });
+        if let Some((_, turn)) = checks.iter().find(|(of, _)| of == chart) {
+            return Arc::clone(turn);
+        }
+        let turn = Arc::<ChartTurn>::default();
+        checks.push((chart.clone(), Arc::clone(&turn)));
+        turn
+    }
+
     /// Waits for the cluster's turn first and for a slot then: a cluster has one place in the queue for slots, which is in
     /// the order of asking, so that none keeps the others waiting for more than one operation.
     async fn in_turn<T>(

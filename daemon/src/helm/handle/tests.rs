@@ -29,7 +29,10 @@ status)
     [ -e "$place/$name" ] || { echo "Error: release: not found" >&2; exit 1; }
     cat "$place/$name";;
 get) echo "{\"chart\":\"$(cat "$place/$name.chart" 2>/dev/null || echo "$name")\",\"version\":\"$(cat "$place/$name.version")\"}";;
-show) echo "version: $version";;
+show)
+    sleep "$(cat "$place/slow-show" 2>/dev/null || echo 0)"
+    [ -e "$place/unshown" ] && { echo "Error: no such repository" >&2; exit 1; }
+    echo "version: $version";;
 list) echo "[{\"name\":\"$name\"}]";;
 install|upgrade)
     mkdir -p "$place/running"
@@ -186,6 +189,28 @@ async fn a_release_without_a_version_stays_at_the_one_that_was_installed() {
     updated.chart.version = newest;
     assert_eq!(operations(fake.ensure("east", &updated).await), ["upgrade"]);
     assert_eq!(wanted().as_deref(), Some("2.0.0"));
+}
+
+#[tokio::test]
+async fn a_chart_that_is_not_to_be_had_is_looked_for_once_for_all_clusters_and_later_again() {
+    let fake = Fake::new();
+    let took = Duration::from_secs(2);
+    fs::write(fake.file("slow-show"), took.as_secs().to_string()).unwrap();
+    fs::write(fake.file("unshown"), "").unwrap();
+    let chart = release("purelb", "0.14.1", "").chart;
+    let looked = || fake.calls().matches("show chart").count();
+    let check = || fake.helm.check_chart(&chart);
+    let failed: [_; 3] = tokio::join!(check(), check(), check()).into();
+    for failed in failed {
+        assert_eq!(failed.unwrap_err().reason(), "HelmFailed");
+    }
+    assert_eq!(looked(), 1);
+    fs::remove_file(fake.file("unshown")).unwrap();
+    tokio::time::sleep(took + Duration::from_secs(1)).await;
+    for count in [2, 3] {
+        check().await.unwrap();
+        assert_eq!(looked(), count, "what was to be had may be so no more");
+    }
 }
 
 #[tokio::test]
