@@ -101,6 +101,14 @@ impl VipGuests {
             .for_each(|key| self.queue.add(key));
     }
 
+    /// Guests that have had no FloatingIP yet may get their first one. For others nothing is chosen any more.
+    fn choice_changed(&self) {
+        let clusters = self.seen.clusters.keys().into_iter();
+        clusters
+            .filter(|key| is_guest(&key.name) && !self.noted(&key.name).served)
+            .for_each(|key| self.queue.add(key));
+    }
+
     /// A FloatingIP changed: it is in the namespace of its guest.
     pub fn fip_changed(&self, key: &Key) {
         self.queue.add(Key::new("", &key.namespace));
@@ -126,7 +134,7 @@ impl VipGuests {
         };
         drop(known);
         if before != offer {
-            self.everything_changed();
+            self.choice_changed();
         }
     }
 
@@ -174,7 +182,7 @@ impl GuestListener for VipGuests {
     }
 
     fn machines_changed(&self) {
-        self.everything_changed();
+        self.choice_changed();
     }
 
     fn kubeconfig_changed(&self, name: &str) {

@@ -35,6 +35,7 @@ use crate::{
         GuestPhase,
         clusters::{ClusterMark, ManagedCluster},
         hosting::Provisioned,
+        sources::GuestListener as _,
     },
     ipam::Ipam,
     logging::tests::Capture,
@@ -43,6 +44,7 @@ use crate::{
         floating_ip::{self, FipView, GuestFipController, GuestFloatingIps},
         metrics::GuestEvent,
         names::FLOATING_IP,
+        range,
         settings::GuestInstall,
     },
 };
@@ -399,6 +401,30 @@ async fn a_guest_where_nothing_has_to_be_done_is_asked_six_times_an_interval_at_
     assert!(asked.len() <= most, "{}: {asked:?}", asked.len());
     assert!(asked.iter().all(|one| one.starts_with("GET ")), "{asked:?}");
     run.abort();
+}
+
+#[tokio::test]
+async fn what_decides_a_first_address_matters_only_to_guests_that_had_none() {
+    let machines = |bench: &Bench| bench.guests.machines_changed();
+    let range = |bench: &Bench| {
+        let object = json!({
+            "apiVersion": "kubefip.k8s.binbash.org/v1", "kind": "FloatingIPRange",
+            "metadata": { "name": "new" }, "spec": { "iprange": "10.0.1.0/24" },
+        });
+        let view = range::view(serde_json::from_value(object).expect("a range"));
+        let key = Key::new("", "new");
+        bench.guests.ranges.set(&key, view);
+        bench.guests.range_changed(&key);
+    };
+    for change in [&machines as &dyn Fn(&Bench), &range] {
+        for served in [true, false] {
+            let bench = Bench::new(&["one"]).await;
+            let note = |note| VipNote { served, ..note };
+            assert!(bench.guests.note("c-m-one", note).await.is_ok());
+            change(&bench);
+            assert_eq!(bench.guests.queue.is_idle(), served);
+        }
+    }
 }
 
 #[tokio::test]
