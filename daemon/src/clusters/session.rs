@@ -420,6 +420,11 @@ pub(crate) mod testing {
         crate::clusters::sightings::confirm(session, "user:ada".into()).await
     }
 
+    /// What systems wait for before they begin.
+    pub fn waiting(session: &ClusterSession) -> Vec<Text> {
+        session.shared.waiting.borrow().values().cloned().collect()
+    }
+
     pub fn troubles(session: &ClusterSession) -> BTreeMap<&'static str, Text> {
         session.shared.troubles.borrow().clone()
     }

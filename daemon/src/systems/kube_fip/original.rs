@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use fipd_core::Text;
 use k8s_openapi::api::apps::v1::Deployment;
 
 use super::{
@@ -72,31 +73,69 @@ pub fn in_the_way(original: &OriginalWorkload) -> String {
     )
 }
 
-/// Waits until the original is gone; `false`: the session is over.
+/// Waits until the original is gone, and shows that at the cluster; `false`: the session is over.
 pub async fn wait_gone(site: &Site, remote: &Remote) -> bool {
-    let cancel = site.cancel();
+    let show = |why: Option<String>| site.session.waits_for(&site.system, why.map(Text::from));
     let gone = async {
-        let mut told = None;
         loop {
-            let why = match running(remote, site.settings()).await {
+            show(match running(remote, site.settings()).await {
                 Ok(None) => return,
-                Ok(Some(original)) => in_the_way(&original),
-                Err(error) => format!("it is not known whether the original runs: {error}"),
-            };
-            if told.as_ref() != Some(&why) {
-                tracing::warn!(cluster = %site.name, why, "kube-fip waits");
-                told = Some(why);
-            }
+                Ok(Some(original)) => Some(in_the_way(&original)),
+                Err(error) => Some(format!(
+                    "it is not known whether the original runs: {error}"
+                )),
+            });
             tokio::time::sleep(PAUSE).await;
         }
     };
-    cancel.run_until_cancelled(gone).await.is_some()
+    let is_gone = site.cancel().run_until_cancelled(gone).await.is_some();
+    show(None);
+    is_gone
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    };
+
+    use fipd_core::System;
+    use serde_json::json;
+
     use super::*;
-    use crate::controller::client::testing::canned;
+    use crate::{
+        clock,
+        clusters::testing::{session, waiting},
+        controller::client::testing::{canned, serving},
+        ipam::Ipam,
+    };
+
+    #[tokio::test]
+    async fn while_the_original_runs_its_cluster_shows_what_to_do() {
+        let runs = Arc::new(AtomicBool::new(true));
+        let is_running = Arc::clone(&runs);
+        let (remote, _) = serving(move |path| {
+            match path.contains("/deployments/") && is_running.load(Ordering::Relaxed) {
+                true => (200, json!({ "spec": { "replicas": 1 } })),
+                false => (404, json!("no")),
+            }
+        });
+        let dir = tempfile::tempdir().unwrap();
+        let (ipam, _writer) = Ipam::start(dir.path(), Arc::new(clock::now)).unwrap();
+        let session = session(remote.client(), &ipam).await;
+        let site = Site::new(session, System::kube_fip());
+        tokio::time::pause();
+        let mut gone = std::pin::pin!(wait_gone(&site, &remote));
+        let waits = tokio::time::timeout(PAUSE * 2, &mut gone).await;
+        assert!(waits.is_err());
+        let shown = waiting(&site.session);
+        assert_eq!(shown.len(), 1);
+        assert!(shown[0].contains("scale deployment"), "{shown:?}");
+        runs.store(false, Ordering::Relaxed);
+        assert!(gone.await);
+        assert!(waiting(&site.session).is_empty());
+    }
 
     #[tokio::test]
     async fn a_deployment_with_pods_or_that_is_to_have_some_is_in_the_way() {

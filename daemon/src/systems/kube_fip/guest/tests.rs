@@ -964,6 +964,34 @@ async fn a_floating_ip_that_names_another_cluster_or_none_takes_nothing_from_its
     assert_eq!(bench.phase("two"), waits);
 }
 
+#[tokio::test]
+async fn a_list_that_does_not_come_shows_at_the_cluster_until_it_does() {
+    let bench = Bench::starting(&[]).await;
+    let guests = &bench.guests;
+    guests.seen.clusters.complete();
+    guests.seen.namespaces.complete();
+    guests.fips.complete();
+    guests.ranges.complete();
+    let shown = || {
+        let troubles = clusters::testing::troubles(&guests.site.session);
+        troubles.get(LISTS).map(ToString::to_string)
+    };
+    tokio::time::pause();
+    let mut known = std::pin::pin!(guests.known());
+    let waits = tokio::time::timeout(LISTS_WITHIN * 2, &mut known).await;
+    assert!(waits.is_err());
+    let why = shown().expect("it is shown");
+    let missing = "clusters.provisioning.cattle.io, configmaps in namespace kube-fip;";
+    assert!(
+        why.contains(missing) && !why.contains("namespaces"),
+        "{why}"
+    );
+    guests.maps.seen.complete();
+    guests.sources.provisioned.complete();
+    known.await;
+    assert_eq!(shown(), None);
+}
+
 impl Bench {
     /// The admin's ConfigMap says how charts are installed.
     fn say_install(&self, mode: &str) {
