@@ -5,7 +5,11 @@ use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 use fipd_crds::{kube_fip::KUBE_VIP, provisioning::Cluster};
 use serde_json::Value;
 
-use super::{VipGuests, apply, observe, plan::VipPlan, serve::guest_name};
+use super::{
+    VipGuests, apply, observe,
+    plan::VipPlan,
+    serve::{guest_name, is_served},
+};
 use crate::{
     config::ChartEngine,
     controller::{
@@ -68,7 +72,7 @@ impl VipGuests {
         let seen = self.seen.clusters.seen(&key);
         let may_be_there = seen.is_some() || self.noted(id).written;
         let cluster = match seen {
-            Some(Observed::Parsed(cluster)) => Some(cluster),
+            Some(Observed::Parsed(cluster)) => Some(cluster).filter(|cluster| is_served(cluster)),
             Some(Observed::Malformed(_)) | None => None,
         };
         let made = self.made_by(id);

@@ -66,23 +66,24 @@ impl VipGuests {
     ) -> Result<(), Stop> {
         let ask = || self.chart_queue.add(Key::new("", id));
         let kept = self.charts.uninstalled(id, ask)?;
-        if kept.is_empty() {
-            let [kube_vip, _] = &self.config().releases;
-            let place = (&*kube_vip.namespace, &*kube_vip.name);
-            let found = release_owner(remote, place.0, place.1, SYSTEM).await?;
+        let kept = kept.iter().filter_map(|place| place.split_once('/'));
+        let [kube_vip, _] = &self.config().releases;
+        let configured = (&*kube_vip.namespace, &*kube_vip.name);
+        for (namespace, name) in kept.chain([configured]) {
+            let found = release_owner(remote, namespace, name, SYSTEM).await?;
             if found.is_some() {
-                // One that fipd did not install stays too, and two would answer for the same addresses.
+                // One that fipd did not install stays until somebody uninstalls it: two would answer for the same addresses.
                 return Ok(());
             }
-            apply::harvester(remote, false).await?;
-            // While it keeps an address, something that fipd wrote may be in use.
-            if plan.keys.is_empty() && self.kept(id).is_empty() {
-                self.note(id, |note| VipNote {
-                    written: false,
-                    ..note
-                })
-                .await?;
-            }
+        }
+        apply::harvester(remote, false).await?;
+        // While it keeps an address, something that fipd wrote may be in use.
+        if plan.keys.is_empty() && self.kept(id).is_empty() {
+            self.note(id, |note| VipNote {
+                written: false,
+                ..note
+            })
+            .await?;
         }
         Ok(())
     }

@@ -49,6 +49,11 @@ pub(super) fn guest_name<'a>(
     }
 }
 
+/// Whether it is a guest that something is done for. The namespace of one that ends goes, and its addresses with it.
+pub(super) fn is_served(cluster: &ManagedCluster) -> bool {
+    !cluster.harvester && !cluster.local && !cluster.ending
+}
+
 impl VipGuests {
     pub(super) async fn reconcile(self: Arc<Self>, key: Key) -> Next {
         let id = &*key.name;
@@ -60,10 +65,10 @@ impl VipGuests {
             _ if !is_guest(id) => Next::Done,
             // It may mean anything: everything stays as it is.
             Some(Observed::Malformed(_)) => Next::Done,
-            Some(Observed::Parsed(cluster)) if cluster.harvester || cluster.local => Next::Done,
-            // Its namespace goes, and its addresses with it.
-            Some(Observed::Parsed(cluster)) if cluster.ending => Next::Done,
-            Some(Observed::Parsed(cluster)) => self.serve(id, &cluster).await,
+            Some(Observed::Parsed(cluster)) if is_served(&cluster) => {
+                self.serve(id, &cluster).await
+            }
+            Some(Observed::Parsed(_)) => Next::Done,
             None => self.gone(id).await,
         }
     }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use fipd_core::{Answer, Holder, PoolId, ReleaseScope, Request, System, Timestamp, testing};
-use fipd_crds::labels::FIELD_MANAGER;
+use fipd_crds::labels::{ADOPTED, FIELD_MANAGER};
 use http_body_util::BodyExt as _;
 use kube::{Client, client::Body};
 use parking_lot::Mutex;
@@ -58,6 +58,8 @@ struct FakeCluster {
     uid: String,
     /// Names of the releases that helm has deployed.
     deployed: Mutex<Vec<&'static str>>,
+    /// Another installed them, and fipd only kept them in step.
+    is_adopted: AtomicBool,
     answers: AtomicBool,
     /// As Rancher it has the kubeconfigs of all guests.
     has_kubeconfigs: AtomicBool,
@@ -78,6 +80,7 @@ impl FakeCluster {
         Arc::new(Self {
             uid: uid.to_owned(),
             deployed: Mutex::new(DEPLOYED.to_vec()),
+            is_adopted: AtomicBool::new(false),
             answers: AtomicBool::new(true),
             has_kubeconfigs: AtomicBool::new(true),
             takes_maps: AtomicBool::new(true),
@@ -136,14 +139,19 @@ impl FakeCluster {
             }
             ("GET", [.., "secrets"]) => {
                 let deployed = self.deployed.lock().clone();
+                let adopted = self.is_adopted.load(Ordering::Relaxed);
                 let items = deployed.into_iter().map(|name| {
-                    json!({ "metadata": {
+                    let mut secret = json!({ "metadata": {
                         "name": format!("sh.helm.release.v1.{name}.v1"), "namespace": "kube-system",
                         "labels": {
                             "owner": "helm", "name": name, "version": "1", "status": "deployed",
                             "app.kubernetes.io/managed-by": "fipd", "fipd.io/system": "kube-fip",
                         },
-                    } })
+                    } });
+                    if adopted {
+                        secret["metadata"]["labels"][ADOPTED] = json!("true");
+                    }
+                    secret
                 });
                 let items: Vec<Value> = items.collect();
                 (200, json!({ "metadata": {}, "items": items }))
@@ -887,12 +895,7 @@ async fn an_address_in_use_is_kept_where_the_guest_has_no_charts_of_fipds() {
     let made = |note| VipNote { made: true, ..note };
     assert!(bench.guests.note("c-m-one", made).await.is_ok());
     // It has another kube-vip.
-    let made = Provisioned {
-        marks: BTreeMap::new(),
-        ..(*bench.guests.made_by("c-m-one").expect("it is made").1).clone()
-    };
-    let key = Key::new("fleet-default", "one");
-    bench.guests.sources.provisioned.set(&key, made);
+    bench.unlabel("one");
     bench.look("one").await;
     assert!(cluster.provides().is_some());
     let address = bench.delete_fip("one").await;
@@ -910,6 +913,58 @@ async fn an_address_in_use_is_kept_where_the_guest_has_no_charts_of_fipds() {
         .store(false, Ordering::Relaxed);
     bench.look("one").await;
     assert_eq!(bench.kept("one"), 1, "the Service has it");
+}
+
+impl Bench {
+    /// Takes the label away by which the guest gets charts.
+    fn unlabel(&self, name: &str) {
+        let made = self.guests.made_by(&format!("c-m-{name}"));
+        let made = Provisioned {
+            marks: BTreeMap::new(),
+            ..(*made.expect("it is made").1).clone()
+        };
+        let key = Key::new("fleet-default", name);
+        self.guests.sources.provisioned.set(&key, made);
+    }
+
+    async fn look_after_charts(&self, name: &str) -> Next {
+        Arc::clone(&self.guests)
+            .reconcile_charts(Key::new("", &format!("c-m-{name}")))
+            .await
+    }
+}
+
+#[tokio::test]
+async fn harvesters_kube_vip_is_on_again_once_nobody_has_another_there() {
+    let bench = Bench::new(&["one"]).await;
+    let cluster = bench.cluster("one");
+    cluster.is_adopted.store(true, Ordering::Relaxed);
+    bench.unlabel("one");
+    bench.look("one").await;
+    bench.look_after_charts("one").await;
+    let looks_at_harvesters = async || {
+        cluster.asked.lock().clear();
+        bench.look("one").await;
+        let asked = cluster.asked.lock();
+        asked
+            .iter()
+            .any(|one| one.ends_with("/daemonsets/kube-vip"))
+    };
+    assert!(!looks_at_harvesters().await, "fipd did not install it");
+    assert_eq!(bench.phase("one"), Some((GuestPhase::Ready, "Ready")));
+    cluster.deployed.lock().clear();
+    assert!(looks_at_harvesters().await, "somebody uninstalled it");
+}
+
+#[tokio::test]
+async fn a_guest_that_is_being_deleted_gets_no_charts() {
+    let bench = Bench::new(&["one"]).await;
+    bench.look_after_charts("one").await;
+    let asked = || std::mem::take(&mut *bench.cluster("one").asked.lock());
+    assert!(!asked().is_empty());
+    bench.end("one");
+    bench.look_after_charts("one").await;
+    assert_eq!(asked(), [""; 0]);
 }
 
 #[tokio::test]
