@@ -161,7 +161,8 @@ impl AddressHooks for GuestFloatingIps {
     }
 }
 
-/// The address that the guest keeps and the object names, or one of its range where it names none and has none.
+/// The address that the guest keeps and the object names, or one of its range where it names none and has none. Services of any
+/// namespace may have what the guest keeps: an object for one namespace has to name it.
 fn kept_for(
     ledger: &Ledger,
     keeper: &Holder,
@@ -174,6 +175,7 @@ fn kept_for(
     let mut kept = kept.iter().filter(|lease| lease.pool == Some(pool.id));
     let back = match fip.named() {
         Some(named) => kept.find(|lease| lease.key.address == named),
+        None if fip.service_namespace.is_some() => None,
         None if ledger.addresses_of(&own.identity).is_empty() => kept.next(),
         None => None,
     };
@@ -270,7 +272,7 @@ impl AddressUser for GuestFloatingIps {
 mod tests {
     use std::sync::Arc;
 
-    use fipd_core::{Origin, PoolSpec, System, testing};
+    use fipd_core::{Answer, Origin, PoolSpec, Request, System, testing};
     use fipd_crds::kube_fip::GuestFloatingIPSpec;
 
     use super::*;
@@ -290,6 +292,58 @@ mod tests {
                 ipaddress: address.into(),
             },
         ))
+    }
+
+    /// The pool of the range `net`.
+    fn range(site: &Site, network: NetworkId) -> PoolSpec {
+        PoolSpec {
+            network,
+            origin: Origin::Mirror {
+                system: System::kube_fip(),
+                cluster: site.id.clone(),
+                object: "net".into(),
+                uid: "u".into(),
+            },
+            ..testing::pool_spec("kube-fip/rancher/net", &["10.0.0.0/24"])
+        }
+    }
+
+    #[tokio::test]
+    async fn what_a_guest_keeps_is_for_one_namespace_only_where_that_names_the_address() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (ipam, _writer) = Ipam::start(dir.path(), Arc::new(clock::now)).expect("a store");
+        let session = session(client(&Arc::default()), &ipam).await;
+        let site = Site::new(session, System::kube_fip());
+        let submit = async |request| ipam.submit(request).await.expect("it is granted");
+        let made = submit(testing::create_pool(range(&site, NetworkId::DEFAULT))).await;
+        let Answer::Pool(pool) = made else {
+            panic!("{made:?}");
+        };
+        let holder = |name: &str, kind: &str, instance: &str| {
+            let key = Key::new("c-m-1", name);
+            Holder {
+                identity: key.identity(site.system.clone(), &site.id, kind),
+                instance: instance.into(),
+            }
+        };
+        let keeper = holder("in-use", VipGuests::KEEPER, "");
+        let own = holder("guest-kubevip", FLOATING_IP.kind, "u");
+        let ask = testing::allocate(keeper.clone(), [testing::want(pool.id, None)]);
+        submit(Request::Allocate(ask)).await;
+        let kept = ipam.read(|ledger| ledger.addresses_of(&keeper.identity));
+        let kept = kept.first().expect("it is kept").key;
+        let back = |wanted: &str, namespace: Option<&str>| {
+            let fip = FipView {
+                range: Some("net".into()),
+                service_namespace: namespace.map(str::to_owned),
+                ..fip(wanted)
+            };
+            ipam.read(|ledger| kept_for(ledger, &keeper, &own, &site, &fip))
+        };
+        let address = kept.address.to_string();
+        assert_eq!(back("", None), Some(kept));
+        assert_eq!(back("", Some("shop")), None);
+        assert_eq!(back(&address, Some("shop")), Some(kept));
     }
 
     #[test]
@@ -364,17 +418,7 @@ mod tests {
             }
         };
         assert_eq!(network("10.0.0.5", ""), "default");
-        let spec = PoolSpec {
-            network: blue,
-            origin: Origin::Mirror {
-                system: System::kube_fip(),
-                cluster: site.id.clone(),
-                object: "net".into(),
-                uid: "u".into(),
-            },
-            ..testing::pool_spec("kube-fip/rancher/net", &["10.0.0.0/24"])
-        };
-        submit(testing::create_pool(spec)).await;
+        submit(testing::create_pool(range(&site, blue))).await;
         let of_range = format!("{blue:?}");
         assert_eq!(network("10.0.0.5", ""), of_range);
         assert_eq!(network("10.0.0.5", "kube-fip/rancher/net"), of_range);
