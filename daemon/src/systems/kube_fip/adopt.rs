@@ -5,7 +5,7 @@ mod guests;
 
 use std::{collections::BTreeMap, net::IpAddr};
 
-use fipd_core::System;
+use fipd_core::{NetworkId, System};
 use fipd_crds::kube_fip::{FloatingIPRange, GuestFloatingIP};
 use futures::future::BoxFuture;
 use kube::{Api, ResourceExt as _, api::ListParams};
@@ -84,14 +84,14 @@ impl KubeFipTakeover {
         }
     }
 
-    /// Which addresses their objects keep. Of two with one address the first that was made keeps it.
+    /// Which addresses their objects keep. Of two with one address of one network the first that was made keeps it.
     fn addresses(
         &self,
         session: &ClusterSession,
         fips: &[(Key, FipView)],
         report: &mut TakeoverReport,
     ) {
-        let mut users: BTreeMap<IpAddr, Vec<String>> = BTreeMap::new();
+        let mut users: BTreeMap<(NetworkId, IpAddr), Vec<String>> = BTreeMap::new();
         for (key, fip) in fips {
             let name = format!("{}/{}", key.namespace, key.name);
             let Some(address) = fip.named() else {
@@ -99,7 +99,13 @@ impl KubeFipTakeover {
                 report.fine(FindingKind::Address, name, says);
                 continue;
             };
-            users.entry(address).or_default().push(name.clone());
+            let network = self.ipam.read(|ledger| {
+                let range = fip.range.as_deref()?;
+                let pool = ledger.mirror(&System::kube_fip(), &session.id, range)?;
+                Some(pool.spec.network)
+            });
+            let place = (network.unwrap_or(NetworkId::DEFAULT), address);
+            users.entry(place).or_default().push(name.clone());
             let identity = key.identity(System::kube_fip(), &session.id, FLOATING_IP.kind);
             let held = self.ipam.read(|ledger| {
                 let leases = ledger.leases_of(&identity);
@@ -116,7 +122,7 @@ impl KubeFipTakeover {
                 }
             }
         }
-        for (address, names) in users.into_iter().filter(|(_, names)| names.len() > 1) {
+        for ((_, address), names) in users.into_iter().filter(|(_, names)| names.len() > 1) {
             let says = format!(
                 "{} have it: one keeps it, the others get it once it is free, or the free one that their spec.ipaddress names",
                 names.join(" and ")
@@ -158,5 +164,65 @@ impl Takeover for KubeFipTakeover {
         log: AdoptLog<'a>,
     ) -> BoxFuture<'a, Result<TakeoverReport, TakeoverError>> {
         Box::pin(async move { self.report(log.session).await?.unblocked() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use fipd_core::{Origin, PoolSpec, testing};
+    use serde_json::json;
+
+    use super::*;
+    use crate::{
+        clock,
+        clusters::testing::{new_network, session},
+        controller::fake_api_tests::client,
+    };
+
+    #[tokio::test]
+    async fn one_address_of_two_networks_is_no_conflict() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (ipam, _writer) = Ipam::start(dir.path(), Arc::new(clock::now)).expect("a store");
+        let session = session(client(&Arc::default()), &ipam).await;
+        let takeover = KubeFipTakeover {
+            ipam: ipam.clone(),
+            guests: GuestBoard::default(),
+        };
+        let fips = ["a", "b"].map(|range| {
+            let object = json!({
+                "apiVersion": "kubefip.k8s.binbash.org/v1", "kind": "FloatingIP",
+                "metadata": { "annotations": { "clustername": "guest", "fiprange": range } },
+                "spec": { "ipaddress": "10.0.0.5" },
+            });
+            let object = serde_json::from_value(object).expect("a FloatingIP");
+            (Key::new("c-m-1", range), floating_ip::view(object))
+        });
+        let conflicts = || {
+            let mut report = TakeoverReport::default();
+            takeover.addresses(&session, &fips, &mut report);
+            let findings = report.findings.iter();
+            findings
+                .filter(|one| one.kind == FindingKind::Conflict)
+                .count()
+        };
+        assert_eq!(conflicts(), 1, "their ranges are no pools yet");
+        let blue = new_network(&ipam, "blue").await;
+        for (range, network) in [("a", NetworkId::DEFAULT), ("b", blue)] {
+            let spec = PoolSpec {
+                network,
+                origin: Origin::Mirror {
+                    system: System::kube_fip(),
+                    cluster: session.id.clone(),
+                    object: range.into(),
+                    uid: range.into(),
+                },
+                ..testing::pool_spec(range, &["10.0.0.0/24"])
+            };
+            let made = ipam.submit(testing::create_pool(spec)).await;
+            made.expect("a pool");
+        }
+        assert_eq!(conflicts(), 0);
     }
 }
