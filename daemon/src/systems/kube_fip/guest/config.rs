@@ -359,6 +359,8 @@ fn values(text: &str) -> Result<(), &'static str> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn texts(pairs: &[(&str, &str)]) -> Texts {
@@ -485,6 +487,49 @@ mod tests {
         let url = texts(&[("kubevipChartRepoUrl", "https://a:hunter2@x.example.net")]);
         let (_, refused) = read(&url, &Texts::new());
         assert!(!refused[0].contains("hunter2"), "{refused:?}");
+    }
+
+    #[test]
+    fn every_key_of_the_settings_goes_before_that_of_the_map() {
+        let given = [
+            ("logLevel", "warn", json!("debug")),
+            ("traceIpamData", "false", json!(true)),
+            ("operateGuestClusterInterval", "30", json!("1m")),
+            ("metricsPort", "8080", json!(9090)),
+            ("kubevipGuestInstall", "enabled", json!("disabled")),
+            ("kubevipUpdate", "false", json!(true)),
+            ("kubevipNamespace", "a", json!("b")),
+            ("kubevipReleaseName", "a", json!("b")),
+            (
+                "kubevipChartRepoUrl",
+                "https://a.example.net",
+                json!("https://b.example.net"),
+            ),
+            ("kubevipChartRef", "/charts/a", json!("/charts/b")),
+            ("kubevipChartVersion", "1.0.0", json!("2.0.0")),
+            ("kubevipChartValues", "a: 1", json!("b: 1")),
+            ("kubevipCloudProviderReleaseName", "a", json!("b")),
+            (
+                "kubevipCloudProviderChartRef",
+                "/charts/a",
+                json!("/charts/b"),
+            ),
+            ("kubevipCloudProviderChartVersion", "1.0.0", json!("2.0.0")),
+            ("kubevipCloudProviderChartValues", "a: 1", json!("b: 1")),
+        ];
+        assert_eq!(given.len(), KEYS.len());
+        for (key, mapped, value) in given {
+            let map = texts(&[(key, mapped)]);
+            let words = key.chars().flat_map(|letter| match letter.is_uppercase() {
+                true => vec!['-', letter.to_ascii_lowercase()],
+                false => vec![letter],
+            });
+            let table = Map::from_iter([(words.collect::<String>(), value)]);
+            let given: KubeFipSettings = serde_json::from_value(table.into()).unwrap();
+            let both = GuestConfig::new(&map, &given);
+            assert_eq!(both, GuestConfig::new(&Texts::new(), &given), "{key}");
+            assert_ne!(both, config(&[(key, mapped)]), "{key}");
+        }
     }
 
     #[test]
