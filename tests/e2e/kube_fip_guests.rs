@@ -29,6 +29,7 @@ mod takeover;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use fipd_tests::alerts::{alerts, holding};
 use fipd_tests::kube_fip::{KubeFipObjects, next_second};
 use fipd_tests::scenario::write_kubeconfig;
 use fipd_tests::testbed::{
@@ -268,6 +269,19 @@ impl Bed {
         })
         .await
         .unwrap()
+    }
+
+    /// The value of a sample, by its name with all labels in their order.
+    async fn sample(&self, name: &str) -> Option<f64> {
+        let text = self.fipd.get("/metrics").await.unwrap().body;
+        let mut lines = text.lines();
+        lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
+    }
+
+    /// The samples for which an alert fires, if they stay so.
+    async fn firing(&self, alert: &str) -> Vec<String> {
+        let now = self.fipd.get("/metrics").await.unwrap().body;
+        holding(&alerts(alert).unwrap()[alert], &now, &now).unwrap()
     }
 
     /// The value of a series of a guest, by all labels but the guest's.

@@ -128,10 +128,20 @@ async fn the_config_is_followed_live_and_the_last_good_value_of_a_key_stays_in_f
     // Values that the guest's API server refuses, and repeats in its error.
     let refused = format!("image: {{ pullPolicy: {SECRET} }}");
     let more = [("kubevipChartValues", &*refused), ("logLevel", "debug")];
+    let is_detailed = || bed.fipd.log().unwrap().contains("looked at a guest");
+    assert!(!is_detailed(), "nobody asked for it");
     bed.configure(&set(&more)).await;
     let failed = |said: &Value| said["message"].to_string().contains("imagePullPolicy");
     guest.wait_said("the error is told", failed).await;
     guest.wait_event("HelmFailed").await;
+    wait_until("the log has details", DEADLINE, || async {
+        is_detailed().then_some(()).ok_or("no")
+    })
+    .await
+    .unwrap();
+    let failed = bed.firing("FipdReleaseFailed").await;
+    let is_ours = |one: &String| one.contains("release=\"kube-system/kube-vip\"");
+    assert!(failed.iter().any(is_ours), "{failed:?}");
     for (place, text) in bed.everything_said().await {
         assert!(!text.contains(SECRET), "{place}: {text}");
     }

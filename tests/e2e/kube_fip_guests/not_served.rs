@@ -30,6 +30,30 @@ async fn defect_25_a_guest_behind_a_cut_link_holds_up_no_other_and_is_served_onc
     assert_eq!(said["phase"], "Waiting", "{said}");
     dead.wait_event("Unreachable").await;
     assert_eq!(status(&bed, &dead).await, Some(0.0));
+    let down = bed.firing("FipdGuestDown").await;
+    assert!(
+        down.len() == 1 && down[0].contains("guestclustername=\"link-dead\""),
+        "{down:?}"
+    );
+    for (labels, count) in [
+        ("phase=\"Ready\",reason=\"Ready\"", 2.0),
+        ("phase=\"Waiting\",reason=\"Unreachable\"", 1.0),
+    ] {
+        let sample = format!("fipd_kube_fip_guests{{{labels}}}");
+        assert_eq!(bed.sample(&sample).await, Some(count), "{labels}");
+    }
+    let installed = "fipd_kube_fip_helm_operations_total{chart=\"kube-vip\",operation=\"install\",result=\"success\"}";
+    assert_eq!(bed.sample(installed).await, Some(2.0));
+    // One that asks for an address of no range.
+    assert_eq!(bed.firing("FipdFloatingIPWaiting").await, [""; 0]);
+    let outside = format!("{}/outside", others[1].id);
+    let made = bed.objects.make_fip(&outside, "vlan-1", "10.91.0.9").await;
+    made.unwrap();
+    let waits = bed.objects.wait_reason(&outside, "AddressNotInRange");
+    waits.await.unwrap();
+    let waiting = "fipd_kube_fip_floatingips_waiting{reason=\"AddressNotInRange\"}";
+    assert_eq!(bed.sample(waiting).await, Some(1.0));
+    assert_eq!(bed.firing("FipdFloatingIPWaiting").await, [waiting]);
     // What is new for the others arrives meanwhile.
     let path = format!("{}/second", others[0].id);
     bed.objects.make_fip(&path, "vlan-1", "").await.unwrap();
