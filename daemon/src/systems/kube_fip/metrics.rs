@@ -268,8 +268,7 @@ impl VipFigures {
                 ),
             ],
         );
-        let capacity = usage.used.saturating_add(usage.free);
-        self.capacity.push((labels.clone(), capacity as f64));
+        self.capacity.push((labels.clone(), usage.size as f64));
         self.reserved.push((labels, usage.used as f64));
     }
 

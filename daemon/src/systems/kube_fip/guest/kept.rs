@@ -8,7 +8,7 @@ use fipd_core::{ClusterId, Holder, LeaseKey, Ledger, ReleaseScope, Text};
 use fipd_crds::labels::FLEET_NAMESPACE;
 use tokio::time::Instant;
 
-use super::{Stop, VipGuests, apply, charts, observe::is_guest};
+use super::{Stop, VipGuests, charts, observe::is_guest};
 use crate::{
     controller::{
         ReconcileError,
@@ -132,9 +132,7 @@ impl VipGuests {
             self.unused.lock().remove(id);
             return Ok(());
         }
-        // In this order: what is offered no more goes to no Service of which the list does not know.
-        let offers = apply::offers(remote).await?;
-        let services = charts::shown(remote).await?;
+        let (offers, services) = charts::offered_and_shown(remote).await?;
         let shown = |kept: &LeaseKey| {
             let mut services = services.iter();
             services.any(|service| service.addresses.contains(&kept.address))
