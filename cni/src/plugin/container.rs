@@ -27,8 +27,8 @@ use crate::{
 
 /// The first interface of a pod.
 pub(super) const FIRST: &str = "eth0";
-/// Duplicate address detection begins within a second; what is beyond is for the kernel's timers.
-const BEFORE_DETECTION: Duration = Duration::from_millis(1_500);
+/// Duplicate address detection begins within a second; what is beyond is for the timers of a kernel that is busy.
+const BEFORE_DETECTION: Duration = Duration::from_secs(10);
 /// The longest that it is waited for.
 const LONGEST_DETECTION: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(20);
