@@ -120,6 +120,11 @@ async fn what_another_network_may_mean_is_not_given_until_an_admin_says_that_the
     let import = bed.fipd.cli(["import", &path]).await;
     import.unwrap().success().unwrap();
     bed.pool("doubted/net", &addresses, 24, "").await.unwrap();
+    let of_pool = bed
+        .objects
+        .wait_reason(POOL, "doubted/net", "NetworkAmbiguous");
+    let of_pool = of_pool.await.unwrap();
+    assert!(of_pool.contains("3 addresses are not given"), "{of_pool}");
     bed.claim("doubted/a", (POOL, "net")).await.unwrap();
     let said = bed.refused("doubted/a", "PoolNotReady", "NetworkAmbiguous");
     let said = said.await.unwrap();
@@ -127,11 +132,6 @@ async fn what_another_network_may_mean_is_not_given_until_an_admin_says_that_the
         said.contains("fipd network separate default doubted"),
         "{said}"
     );
-    let of_pool = bed
-        .objects
-        .wait_reason(POOL, "doubted/net", "NetworkAmbiguous");
-    let of_pool = of_pool.await.unwrap();
-    assert!(of_pool.contains("3 addresses are not given"), "{of_pool}");
     let event = bed
         .objects
         .wait_event(POOL, "doubted/net", "NetworkAmbiguous");
@@ -158,15 +158,15 @@ async fn claim_and_pool_name_the_cluster_that_their_network_waits_for() {
     fipd.write_config(&format!("{config}{away}")).unwrap();
     bed.restart().await.unwrap();
     bed.pool("one/net", &["10.29.0.10"], 24, "").await.unwrap();
-    bed.claim("one/a", (POOL, "net")).await.unwrap();
-    let said = bed.refused("one/a", "PoolNotReady", "WaitingForAdoption");
-    let said = said.await.unwrap();
-    assert!(said.contains("away"), "{said}");
     let of_pool = bed
         .objects
         .wait_reason(POOL, "one/net", "WaitingForAdoption");
     let of_pool = of_pool.await.unwrap();
     assert!(of_pool.contains("away"), "{of_pool}");
+    bed.claim("one/a", (POOL, "net")).await.unwrap();
+    let said = bed.refused("one/a", "PoolNotReady", "WaitingForAdoption");
+    let said = said.await.unwrap();
+    assert!(said.contains("away"), "{said}");
     let skip = ["clusters", "skip-adoption", "away", "--network", "default"];
     bed.fipd.cli(skip).await.unwrap().success().unwrap();
     assert_eq!(bed.address("one/a").await.unwrap(), "10.29.0.10");
