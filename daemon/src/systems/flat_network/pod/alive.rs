@@ -123,7 +123,7 @@ mod tests {
         };
         let minute = Some(Duration::from_secs(60));
         let is_lost = |pod: &Pod, node, limit, now| {
-            super::is_lost(pod, (node, Duration::from_secs(60)), limit, now)
+            is_lost(pod, (node, Duration::from_secs(60)), limit, now)
         };
         let runs = pod(None);
         assert_eq!(node_to_ask(&runs, at(1_000)), None);

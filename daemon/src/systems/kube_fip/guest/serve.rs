@@ -77,15 +77,18 @@ impl VipGuests {
         let config = self.config();
         let interval = config.interval;
         let look = tokio::time::timeout(LOOK, self.try_serve(id, cluster)).await;
-        let looked = look.unwrap_or_else(|_| {
-            self.access.rest(id);
-            if let Some((key, _)) = self.made_by(id) {
-                let harvester = self.harvester_of(id, &key.name);
-                self.counts.connected(id, (&key.name, &harvester), false);
+        let looked = match look {
+            Ok(looked) => looked,
+            Err(_) => {
+                self.access.rest(id);
+                if let Some((key, _)) = self.made_by(id) {
+                    let harvester = self.harvester_of(id, &key.name);
+                    self.counts.connected(id, (&key.name, &harvester), false);
+                }
+                let why = format!("a look takes longer than {} s", LOOK.as_secs());
+                Err(GuestUnready::Unreachable(why).into())
             }
-            let why = format!("a look takes longer than {} s", LOOK.as_secs());
-            Err(GuestUnready::Unreachable(why).into())
-        });
+        };
         let (says, plan, next) = match looked {
             // Nobody gives addresses where it runs.
             Ok(None) => {

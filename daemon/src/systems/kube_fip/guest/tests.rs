@@ -1033,7 +1033,7 @@ async fn a_list_that_does_not_come_shows_at_the_cluster_until_it_does() {
     };
     tokio::time::pause();
     let mut known = std::pin::pin!(guests.known());
-    let waits = tokio::time::timeout(LISTS_WITHIN * 2, &mut known).await;
+    let waits = timeout(LISTS_WITHIN * 2, &mut known).await;
     assert!(waits.is_err());
     let why = shown().expect("it is shown");
     let missing = "clusters.provisioning.cattle.io, configmaps in namespace kube-fip;";
