@@ -1,6 +1,6 @@
 //! Why an object cannot be served, and what it waits for.
 
-use fipd_core::{Lease, NetworkId, Refusal, RefusalClass};
+use fipd_core::{Lease, Ledger, NetworkId, Refusal, RefusalClass};
 
 use super::conditions::CONFLICT;
 use crate::controller::waiters::{self, Cause};
@@ -58,6 +58,16 @@ pub fn refused(refusal: &Refusal, network: NetworkId) -> Unserved {
         refusal.to_string(),
         waiters::cause(refusal, network),
     )
+}
+
+/// A pool that withholds all that it has is not full: somebody has to say which network it is in.
+pub fn withheld(ledger: &Ledger, refusal: &Refusal) -> Option<Unserved> {
+    let Refusal::Exhausted { pool, size: 0, .. } = refusal else {
+        return None;
+    };
+    let doubt = ledger.ambiguity(ledger.find_pool(pool).ok()?.id)?;
+    let cause = Some(Cause::Networks);
+    Some(Unserved::new("NetworkAmbiguous", doubt, cause))
 }
 
 /// Another holds the address that the object uses.

@@ -30,7 +30,7 @@ use crate::{
         queue::Next,
         reconcile::Controller,
         store::{Key, Malformed},
-        unserved::{PROBING, TAKEN, Unserved, contended, has_prefix, refused},
+        unserved::{PROBING, TAKEN, Unserved, contended, has_prefix, refused, withheld},
         waiters::LedgerEvent,
     },
     ipam::IpamError,
@@ -339,7 +339,10 @@ impl<U: AddressHooks> AddressController<U> {
         Ok(asked.map_err(|problem| match problem {
             NotGranted::Contended(lease) => contended(&lease),
             NotGranted::Whole(lease) => has_prefix(&lease),
-            NotGranted::Refused(refusal) => refused(&refusal, network),
+            NotGranted::Refused(refusal) => self
+                .context
+                .read(|ledger| withheld(ledger, &refusal))
+                .unwrap_or_else(|| refused(&refusal, network)),
         }))
     }
 
