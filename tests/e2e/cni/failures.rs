@@ -266,7 +266,7 @@ fn refuse_what_is_made(socket: &std::path::Path, host_routes: bool) -> Result<()
     let listener = UnixListener::bind(socket)?;
     let attachment = json!({
         "link": { "kind": { "macvlan": "bridge" }, "parent": MASTER },
-        "addresses": [{ "address": "10.88.0.9/24" }], "routes": [],
+        "addresses": [{ "address": "10.88.0.9/24" }], "routes": [], "confirm": true,
         "extras": { "hostRoutes": host_routes },
     });
     std::thread::spawn(move || {

@@ -218,7 +218,7 @@ mod tests {
                     object: range.into(),
                     uid: range.into(),
                 },
-                ..testing::pool_spec(range, &["10.0.0.0/24"])
+                ..testing::pool_spec(&format!("kube-fip/home/{range}"), &["10.0.0.0/24"])
             };
             let made = ipam.submit(testing::create_pool(spec)).await;
             made.expect("a pool");

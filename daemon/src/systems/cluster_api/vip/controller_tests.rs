@@ -327,6 +327,7 @@ async fn both_addresses_are_written_at_once_where_they_come_together() {
     let with_ingress = json!({ "metadata": { "annotations": { INGRESS_ENABLED: "true" } } });
     for comes in [true, false] {
         let bench = Bench::new(&with_ingress).await;
+        bench.know_pool(BOTH);
         bench.fulfil("vip-cp-c", "10.0.0.15");
         bench.own_claim("vip-ingress-c");
         let next = bench.work().await.expect("no failure");

@@ -122,9 +122,8 @@ mod tests {
             .expect("a pod")
         };
         let minute = Some(Duration::from_secs(60));
-        let is_lost = |pod: &Pod, node, limit, now| {
-            is_lost(pod, (node, Duration::from_secs(60)), limit, now)
-        };
+        let is_lost =
+            |pod: &Pod, node, limit, now| is_lost(pod, (node, Duration::from_secs(60)), limit, now);
         let runs = pod(None);
         assert_eq!(node_to_ask(&runs, at(1_000)), None);
         let (gone, silent) = (NodeState::Gone, NodeState::Silent { since: None });
