@@ -31,6 +31,7 @@ mod rows;
 mod rows_read;
 mod space;
 mod standing;
+mod usage;
 mod violation;
 mod waiters;
 
@@ -44,10 +45,10 @@ pub use lookout::Lookout;
 pub use draft::Ticket;
 pub use names::NameError;
 pub use plan::{MovePage, Planned, PoolPreview, Trial};
-pub use read::PoolUsage;
 pub use rows_read::count_rows;
 pub use space::{Overlap, PoolSpans};
 pub use standing::PoolStanding;
+pub use usage::PoolUsage;
 pub use violation::Violation;
 
 use crate::{

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{Ledger, maps::above, read::PoolUsage, rollups::PoolHistory, space::free::PoolRoom};
+use super::{Ledger, maps::above, rollups::PoolHistory, space::free::PoolRoom, usage::PoolUsage};
 use crate::{Forecast, Pool, PoolId, Timestamp};
 
 /// A pool, with what [`Ledger::usage`] and [`Ledger::forecast`] count from.
