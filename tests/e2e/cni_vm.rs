@@ -223,12 +223,12 @@ async fn g1_18_vlans_go_with_their_last_user_and_ipvlan_is_as_it_is_asked_for() 
         let wanted = format!("ipvlan  mode {mode} {flag}");
         assert!(shown.contains(&wanted), "{wanted}: {shown}");
         // Another would change it.
-        machine.run("ip netns add other").await;
-        let refused = format!("{} 2>/dev/null || true", call("ADD", "ipvlan", "other"));
+        machine.run("ip netns add rival").await;
+        let refused = format!("{} 2>/dev/null || true", call("ADD", "ipvlan", "rival"));
         let said: Value = serde_json::from_str(&machine.run(&refused).await).unwrap();
         let why = format!("mode {mode} and flag {flag}");
         assert!(said["details"].as_str().unwrap().contains(&why), "{said}");
-        machine.run("ip netns delete other").await;
+        machine.run("ip netns delete rival").await;
         let shown = machine.interface(name).await;
         assert!(shown.contains(&wanted), "{wanted}: {shown}");
         machine.delete(name, name).await;
