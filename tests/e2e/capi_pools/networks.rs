@@ -126,12 +126,20 @@ async fn what_another_network_may_mean_is_not_given_until_an_admin_says_that_the
     let of_pool = of_pool.await.unwrap();
     assert!(of_pool.contains("3 addresses are not given"), "{of_pool}");
     bed.claim("doubted/a", (POOL, "net")).await.unwrap();
-    let said = bed.refused("doubted/a", "PoolNotReady", "NetworkAmbiguous");
-    let said = said.await.unwrap();
-    assert!(
-        said.contains("fipd network separate default doubted"),
-        "{said}"
-    );
+    // A new pool waits for others before.
+    let event = bed
+        .objects
+        .wait_event(CLAIM, "doubted/a", "NetworkAmbiguous");
+    event.await.unwrap();
+    wait_until("the claim says it", DEADLINE, || async {
+        let claim = bed.objects.get(CLAIM, "doubted/a").await;
+        let claim = claim.map_err(|error| error.to_string())?;
+        let status = claim.unwrap_or_default()["status"].to_string();
+        let says = status.contains("fipd network separate default doubted");
+        says.then_some(()).ok_or(status)
+    })
+    .await
+    .unwrap();
     let event = bed
         .objects
         .wait_event(POOL, "doubted/net", "NetworkAmbiguous");
