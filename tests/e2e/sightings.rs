@@ -247,6 +247,10 @@ async fn a_use_inside_a_prefix_contends_for_it_or_keeps_it_from_being_given() {
     let a = services(&scenario, "a").await;
     add_foreign(&a, "inside", METALLB, "10.60.1.7").await;
     add_foreign(&a, "free", None, "10.60.1.20").await;
+    // The next list may be minutes away; the first one of a start sees them.
+    scenario.fipd.kill9().unwrap();
+    scenario.fipd.restart().await.unwrap();
+    scenario.fipd.wait_ready(DEADLINE).await.unwrap();
     wait_sightings(&scenario, "a", 1, 1).await;
     let lease = json_of(&scenario, &["lease", "show", "10.60.1.7"]).await;
     assert_eq!(
