@@ -546,6 +546,36 @@ impl Bench {
         GuestFipController::new(context, GuestFloatingIps::default())
     }
 
+    /// The ledger has no lease of the FloatingIP of `one` any more; the one that it had.
+    async fn lose_lease(&self) -> LeaseKey {
+        let guests = &self.guests;
+        let key = Key::new("c-m-one", "one-kubevip");
+        let fip = guests.fips.get(&key).expect("a FloatingIP");
+        let place = guests.lease(&key, &fip).expect("a lease");
+        let site = &guests.site;
+        let own = Holder {
+            identity: key.identity(site.system.clone(), &site.id, FLOATING_IP.kind),
+            instance: "u".into(),
+        };
+        let released = site.release(ReleaseScope::Holder(own), "the ledger is an older one");
+        assert!(released.await.is_ok());
+        place
+    }
+
+    /// The FloatingIP of `one` shows this address, and this condition `Ready`.
+    fn show_ready(&self, place: &LeaseKey, status: &str, reason: &str) {
+        let key = Key::new("c-m-one", "one-kubevip");
+        let fip = self.guests.fips.get(&key).expect("a FloatingIP");
+        let mut view = FipView::clone(&fip);
+        view.status.address = place.address.to_string();
+        let ready = json!([{
+            "type": "Ready", "status": status, "reason": reason, "message": "",
+            "lastTransitionTime": "2024-01-01T00:00:00Z",
+        }]);
+        view.status.conditions = serde_json::from_value(ready).expect("a condition");
+        self.guests.fips.set(&key, view);
+    }
+
     async fn look(&self, name: &str) -> Next {
         Arc::clone(&self.guests)
             .reconcile(Key::new("", &format!("c-m-{name}")))
@@ -682,26 +712,9 @@ async fn while_it_is_not_known_who_has_an_address_its_guest_stays_as_it_is() {
     bench.look("one").await;
     let provided = bench.cluster("one").provides();
     assert!(provided.is_some());
-    let guests = &bench.guests;
-    let key = Key::new("c-m-one", "one-kubevip");
-    let fip = guests.fips.get(&key).expect("a FloatingIP");
-    let place = guests.lease(&key, &fip).expect("a lease");
-    let site = &guests.site;
-    let own = Holder {
-        identity: key.identity(site.system.clone(), &site.id, FLOATING_IP.kind),
-        instance: "u".into(),
-    };
-    let released = site.release(ReleaseScope::Holder(own), "another has it");
-    assert!(released.await.is_ok());
+    let place = bench.lose_lease().await;
     for (reason, stays) in [("RestoreHold", true), ("PoolExhausted", false)] {
-        let mut view = FipView::clone(&fip);
-        view.status.address = place.address.to_string();
-        let ready = json!([{
-            "type": "Ready", "status": "False", "reason": reason, "message": "",
-            "lastTransitionTime": "2024-01-01T00:00:00Z",
-        }]);
-        view.status.conditions = serde_json::from_value(ready).expect("a condition");
-        guests.fips.set(&key, view);
+        bench.show_ready(&place, "False", reason);
         bench.look("one").await;
         let shown = bench.phase("one").map(|(_, reason)| reason);
         assert_eq!(shown == Some("AddressUnclear"), stays, "{shown:?}");
@@ -715,25 +728,8 @@ async fn a_guest_stays_as_it_is_until_its_floating_ip_was_looked_at() {
     bench.look("one").await;
     let provided = bench.cluster("one").provides();
     assert!(provided.is_some());
-    let guests = &bench.guests;
-    let key = Key::new("c-m-one", "one-kubevip");
-    let fip = guests.fips.get(&key).expect("a FloatingIP");
-    let place = guests.lease(&key, &fip).expect("a lease");
-    let site = &guests.site;
-    let own = Holder {
-        identity: key.identity(site.system.clone(), &site.id, FLOATING_IP.kind),
-        instance: "u".into(),
-    };
-    let released = site.release(ReleaseScope::Holder(own), "the ledger is an older one");
-    assert!(released.await.is_ok());
-    let mut view = FipView::clone(&fip);
-    view.status.address = place.address.to_string();
-    let ready = json!([{
-        "type": "Ready", "status": "True", "reason": "Allocated", "message": "",
-        "lastTransitionTime": "2024-01-01T00:00:00Z",
-    }]);
-    view.status.conditions = serde_json::from_value(ready).expect("a condition");
-    guests.fips.set(&key, view);
+    let place = bench.lose_lease().await;
+    bench.show_ready(&place, "True", "Allocated");
     bench.look("one").await;
     let waits = Some((GuestPhase::Waiting, "AddressUnclear"));
     assert_eq!(bench.phase("one"), waits);
