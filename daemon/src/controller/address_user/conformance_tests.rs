@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use fipd_core::{
     Adopt, Adoption, Answer, ClusterId, Expectation, Holder, Lease, LeaseKey, LeaseState,
     NetworkId, Pool, PoolSpec, Release, ReleaseScope, Request, System, Text, Timestamp,
+    testing as ledger,
 };
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -207,6 +208,21 @@ impl<S: Subject> Bench<S> {
     /// Somebody wrote the object.
     fn edit(&self, name: &str, patch: &Value) {
         self.server.lock().edit(&key(name), patch);
+    }
+
+    /// A pool that gives nothing: nobody chose its network or that of another pool, which may mean the same addresses.
+    async fn make_doubtful(&self, name: &str, addresses: &str) -> Arc<Pool> {
+        let by_default = |spec: PoolSpec| PoolSpec {
+            network_by_default: true,
+            ..spec
+        };
+        let twin = PoolSpec {
+            network: testing::new_network(&self.ipam, "other").await,
+            ..ledger::pool_spec("twin", &[addresses])
+        };
+        create_pool(&self.ipam, by_default(twin)).await;
+        let spec = S::pool(&self.session.id, name, addresses);
+        create_pool(&self.ipam, by_default(spec)).await
     }
 
     fn delete(&self, name: &str) {
@@ -446,6 +462,7 @@ pub async fn conforms<S: Subject>() {
         edited::<S>(death).await;
         edited_in_vain::<S>(death).await;
         redirected::<S>(death).await;
+        doubted::<S>(death).await;
         undone::<S>().await;
         marked_beside::<S>().await;
         unprotected::<S>(death).await;
@@ -612,6 +629,32 @@ async fn redirected<S: Subject>(death: Death) {
     bench.settle().await;
     bench.has("b", 5);
     assert_eq!(bench.lease_of(FAR), None, "it is given back");
+}
+
+/// A pool is not full that gives nothing before somebody says which networks are two: an object hears so whichever way it asks.
+async fn doubted<S: Subject>(death: Death) {
+    const AMBIGUOUS: &str = "NetworkAmbiguous";
+    let mut bench = Bench::<S>::new(death).await;
+    bench.make("a");
+    bench.settle().await;
+    bench.has("a", 5);
+    let far = bench.make_doubtful("far", "10.0.1.5").await;
+    bench.make("b");
+    bench.ask("b", S::redirecting("far"));
+    bench.settle().await;
+    bench.waits("b", AMBIGUOUS, RECHECK_AFTER);
+    if Bench::<S>::follows() {
+        bench.ask("a", S::redirecting("far"));
+        bench.settle().await;
+        bench.stays("a", 5, AMBIGUOUS);
+    }
+    let controller = &bench.daemon.controller;
+    let shown = controller.shown(&bench.lease(5).expect("a lease"));
+    let wants = [ledger::want(far.id, None)];
+    let request = Request::Allocate(ledger::allocate(bench.holder("a"), wants));
+    let charged = controller.charge(shown, request).await.expect("an answer");
+    let uncharged = charged.expect("its lease").uncharged.expect("a reason");
+    assert_eq!(uncharged.reason, AMBIGUOUS);
 }
 
 /// The daemon dies with both addresses, and the edit is undone before it is back.

@@ -309,11 +309,15 @@ impl<U: AddressHooks> AddressController<U> {
     }
 
     /// Charges another tenant; what it may not be charged with stays as it is.
-    async fn charge(&self, shown: ShownLease, request: Request) -> Reconciled<AddressOutcome> {
+    pub(super) async fn charge(
+        &self,
+        shown: ShownLease,
+        request: Request,
+    ) -> Reconciled<AddressOutcome> {
         match self.context.submit(request).await {
             Ok(_) => Ok(Ok(shown)),
             Err(IpamError::Refused(refusal)) => {
-                let mut problem = refused(&refusal, shown.key.network);
+                let mut problem = self.unserved(&NotGranted::Refused(refusal), shown.key.network);
                 problem.message = format!(
                     "{} stays charged to the {} that it was of before: {}",
                     shown.address(),
@@ -336,14 +340,19 @@ impl<U: AddressHooks> AddressController<U> {
     ) -> Reconciled<Result<Arc<Lease>, Unserved>> {
         let ipam = &self.context.site.ipam;
         let asked = ask(ipam, request, holder, network, U::PREFIXES).await?;
-        Ok(asked.map_err(|problem| match problem {
-            NotGranted::Contended(lease) => contended(&lease),
-            NotGranted::Whole(lease) => has_prefix(&lease),
+        Ok(asked.map_err(|problem| self.unserved(&problem, network)))
+    }
+
+    /// Why an object is not served as it asks, whichever way it asked.
+    fn unserved(&self, problem: &NotGranted, network: NetworkId) -> Unserved {
+        match problem {
+            NotGranted::Contended(lease) => contended(lease),
+            NotGranted::Whole(lease) => has_prefix(lease),
             NotGranted::Refused(refusal) => self
                 .context
-                .read(|ledger| withheld(ledger, &refusal))
-                .unwrap_or_else(|| refused(&refusal, network)),
-        }))
+                .read(|ledger| withheld(ledger, refusal))
+                .unwrap_or_else(|| refused(refusal, network)),
+        }
     }
 
     pub fn shown(&self, lease: &Lease) -> ShownLease {
@@ -367,9 +376,7 @@ impl<U: AddressHooks> AddressController<U> {
                     ..shown
                 }
             }
-            Err(NotGranted::Contended(lease)) => held.staying(&contended(&lease)),
-            Err(NotGranted::Whole(lease)) => held.staying(&has_prefix(&lease)),
-            Err(NotGranted::Refused(refusal)) => held.staying(&refused(&refusal, network)),
+            Err(problem) => held.staying(&self.unserved(&problem, network)),
         }))
     }
 
