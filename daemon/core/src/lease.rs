@@ -321,7 +321,7 @@ impl Lease {
     }
 
     /// Whether this instance of an identity is one of the members.
-    pub(crate) fn has_member(&self, holder: &Holder) -> bool {
+    pub fn has_member(&self, holder: &Holder) -> bool {
         self.members.iter().any(|member| member.holder == *holder)
     }
 
