@@ -30,13 +30,12 @@ struct PassingLease {
 fn passing(ledger: &Ledger, here: &Identity) -> Vec<PassingLease> {
     let leases = ledger.leases_of(here);
     let passing = leases.iter().filter_map(|lease| {
-        let mut members = lease.members.iter().map(|member| &member.holder);
         let mut contenders = lease.contenders.iter();
         let to = contenders
             .find(|one| one.uses.is_empty() && one.holder.identity.is_same_elsewhere(here))?;
         Some(PassingLease {
             key: lease.key,
-            from: members.find(|one| one.identity == *here)?.clone(),
+            from: lease.member(here)?.holder.clone(),
             to: to.holder.clone(),
         })
     });

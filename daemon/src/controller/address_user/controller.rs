@@ -18,7 +18,7 @@ use super::{
     recent_uids::RecentUids,
     refusal::judged,
     request::{NotGranted, ask, ask_new},
-    settle::{AddressAsker, AddressPlan, AddressPolicy, Wished, settle},
+    settle::{AddressAsker, AddressPlan, AddressPolicy, Wished, holds_any, settle, to_take_in},
 };
 use crate::{
     controller::{
@@ -92,7 +92,9 @@ impl<U: AddressHooks> Controller for AddressController<U> {
         self.missing.forget(key);
         self.context.waits_for(key, None);
         // The write of its finalizer may have failed beside that of its address.
-        if !meta.has_finalizer(U::FINALIZER) && !self.holds(&self.context.holder(key, &meta.uid)) {
+        let holder = self.context.holder(key, &meta.uid);
+        let holds = || self.context.read(|ledger| holds_any(ledger, &holder));
+        if !meta.has_finalizer(U::FINALIZER) && !holds() {
             return Ok(Next::Done);
         }
         let object = match object {
@@ -131,15 +133,6 @@ impl<U: AddressHooks> AddressController<U> {
         })
     }
 
-    fn holds(&self, holder: &Holder) -> bool {
-        let is_its = |lease: &Arc<Lease>| {
-            let member = lease.member(&holder.identity);
-            member.is_some_and(|member| member.holder == *holder)
-        };
-        let held = |ledger: &Ledger| ledger.leases_of(&holder.identity).iter().any(is_its);
-        self.context.read(held)
-    }
-
     /// An object that does not fit its schema, while it is being deleted.
     async fn read_bare(&self, key: &Key) -> Reconciled<Option<U::View>> {
         let target = self.context.kind().target(key);
@@ -159,10 +152,8 @@ impl<U: AddressHooks> AddressController<U> {
             self.context.pass_to_moved(key).await?;
         }
         let identity = self.context.identity(key);
-        let left = site.ipam.read(|ledger| {
-            !ledger.leases_of(&identity).is_empty() || !ledger.contentions_of(&identity).is_empty()
-        });
-        if left {
+        let left = |ledger: &Ledger| !ledger.leases_with(&identity, None, 1).is_empty();
+        if self.context.read(left) {
             site.session.suspect();
         }
         U::absent(self, key).await
@@ -273,23 +264,15 @@ impl<U: AddressHooks> AddressController<U> {
     /// Takes into the ledger what an object shows that is not served now: nobody else gets it meanwhile.
     pub async fn keep_recorded(&self, key: &Key, object: &U::View) -> Reconciled<()> {
         let site = &self.context.site;
-        let identity = self.context.identity(key);
+        let asker = self.asker(key, &object.meta());
         let unknown = site.ipam.read(|ledger| {
-            let known = !ledger.leases_of(&identity).is_empty()
-                || !ledger.contentions_of(&identity).is_empty();
-            let wish = self.user.wish(ledger, site, key, object).ok();
-            let wish = wish.filter(|_| !known)?;
-            Some((wish.recorded_prefix()?, wish))
+            let wish = self.user.wish(ledger, site, key, object).ok()?;
+            Some((to_take_in(ledger, &asker, &wish)?, wish.pool))
         });
-        let Some((prefix, wish)) = unknown else {
+        let Some((request, pool)) = unknown else {
             return Ok(());
         };
-        self.expected(&wish.pool).await?;
-        let asker = self.asker(key, &object.meta());
-        let request = match &wish.kept {
-            Some(kept) => asker.take(kept),
-            None => asker.adopt(prefix, Some(wish.tenant)),
-        };
+        self.expected(&pool).await?;
         self.context.take_in(request).await
     }
 

@@ -5,11 +5,13 @@ use std::{
     sync::Arc,
 };
 
-use fipd_core::{Holder, Identity, Lease, LeaseKey, NetworkId};
+use fipd_core::{Holder, Identity, LeaseKey, NetworkId};
 use futures::future::BoxFuture;
 use kube::{Resource, api::ListParams};
 
-use super::{AddressController, AddressHooks, AddressUser, ShownAddress, ShownNetwork};
+use super::{
+    AddressController, AddressHooks, AddressUser, ShownAddress, ShownNetwork, settle::holds_any,
+};
 use crate::{
     clusters::{
         CallError,
@@ -100,14 +102,7 @@ impl<U: AddressHooks> AddressInventory<U> {
 
     /// Whether another program may have allocated what the object shows.
     fn may_be_of_others(&self, holder: &Holder) -> bool {
-        let ipam = &self.0.context.site.ipam;
-        // What an earlier object of its name had is not its own.
-        let is_its = |lease: &Arc<Lease>| {
-            let mut members = lease.members.iter();
-            members.any(|member| member.holder == *holder)
-        };
-        let has_none =
-            || ipam.read(|ledger| !ledger.leases_of(&holder.identity).iter().any(is_its));
+        let has_none = || !self.0.context.read(|ledger| holds_any(ledger, holder));
         U::OTHERS_ALLOCATE && has_none() && !self.0.released.has(&holder.instance)
     }
 

@@ -293,8 +293,26 @@ fn keep(
 
 /// Whether the lease is in use by exactly this holder.
 pub fn holds(lease: &Lease, holder: &Holder) -> bool {
-    lease.state == LeaseState::Allocated
-        && lease.members.iter().any(|member| member.holder == *holder)
+    lease.state == LeaseState::Allocated && lease.has_member(holder)
+}
+
+/// Whether any lease is the holder's own, in whatever state. What an earlier object of its name left is not.
+pub(super) fn holds_any(ledger: &Ledger, holder: &Holder) -> bool {
+    let leases = ledger.leases_of(&holder.identity);
+    leases.iter().any(|lease| lease.has_member(holder))
+}
+
+/// The request that takes in what an object shows, where the ledger knows of nothing that is its own.
+pub(super) fn to_take_in(
+    ledger: &Ledger,
+    asker: &AddressAsker,
+    wish: &AddressWish,
+) -> Option<Request> {
+    let prefix = wish.recorded_prefix()?;
+    (!holds_any(ledger, &asker.holder)).then(|| match &wish.kept {
+        Some(kept) => asker.take(kept),
+        None => asker.adopt(prefix, Some(wish.tenant.clone())),
+    })
 }
 
 /// The request that charges the lease to another tenant; `None`: it is charged to the right one.

@@ -200,6 +200,38 @@ fn what_an_earlier_object_left_is_not_inherited_where_another_address_is_shown()
     assert_eq!(planned(Some(9), &earlier), "show 10.0.0.5", "it is its own");
 }
 
+/// Nobody else keeps it from others while the object is not served.
+#[test]
+fn what_is_shown_is_taken_in_whatever_an_earlier_object_of_the_name_left() {
+    let (earlier, now) = (asker("one", "earlier"), asker("one", "now"));
+    let ledger = ledger([lease(5, &earlier.holder, None)]);
+    let shows = |recorded: Option<u8>| AddressWish {
+        recorded: recorded.map(|last| key(last).address),
+        ..wish()
+    };
+    let taken = |asker: &AddressAsker, wish: &AddressWish| {
+        to_take_in(&ledger, asker, wish).map(|request| asked(&request))
+    };
+    for last in [5, 9] {
+        let adopts = format!(r#"adopt 10.0.0.{last} for Some(Tenant("t"))"#);
+        assert_eq!(taken(&now, &shows(Some(last))), Some(adopts));
+        let known = taken(&earlier, &shows(Some(last)));
+        assert_eq!(known, None, "the ledger knows what it has");
+    }
+    assert_eq!(taken(&now, &shows(None)), None);
+    let keeper = asker("keeper", "").holder;
+    let kept = AddressWish {
+        kept: Some(KeptLease {
+            from: keeper.clone(),
+            key: key(9),
+            reason: "it is back",
+        }),
+        ..shows(Some(9))
+    };
+    let takes = format!("take 1 from {}", keeper.identity);
+    assert_eq!(taken(&now, &kept), Some(takes));
+}
+
 #[test]
 fn what_an_earlier_object_left_of_another_pool_is_not_inherited() {
     let (next, one) = (asker("one", "next"), asker("one", "u"));
