@@ -38,10 +38,8 @@ impl Meta {
     /// Whether this is later than `other`, or may be: another object of the name, a higher version, which API servers count
     /// up, or one that cannot be compared.
     pub fn is_after(&self, other: &Self) -> bool {
-        let number = |meta: &Self| meta.version.parse::<u64>().ok();
-        let is_not_later = number(self)
-            .zip(number(other))
-            .is_some_and(|(one, other)| one <= other);
+        let versions = version_number(&self.version).zip(version_number(&other.version));
+        let is_not_later = versions.is_some_and(|(one, other)| one <= other);
         self.uid != other.uid || !is_not_later
     }
 
@@ -52,6 +50,11 @@ impl Meta {
     pub fn has_finalizer(&self, finalizer: &str) -> bool {
         self.finalizers.iter().any(|one| one == finalizer)
     }
+}
+
+/// A version, which API servers count up; `None`: it cannot be compared.
+pub fn version_number(version: &str) -> Option<u64> {
+    version.parse().ok()
 }
 
 /// What a controller keeps of its objects.

@@ -30,7 +30,7 @@ use crate::{
     },
     controller::{
         kind::Kind,
-        meta::{Meta, View, trim},
+        meta::{Meta, View, trim, version_number},
     },
 };
 
@@ -56,7 +56,7 @@ pub struct Objects<T> {
     /// What the objects weigh, charged to the memory of the cluster they are followed on.
     charge: Mutex<Charge>,
     complete: watch::Sender<bool>,
-    /// The latest version that the watch has shown of any of them.
+    /// The latest version that the last list and the watch since then have shown of any of them.
     shown: AtomicU64,
     /// How many complete lists were seen.
     lists: AtomicU64,
@@ -108,7 +108,7 @@ impl<T: View> Objects<T> {
     /// The same of an object that fipd has just made, of which the watch may not know yet. Where the watch has come further, or a
     /// list is complete that was not when fipd began to make it, `lists` of them being so then, it is gone again.
     pub fn keep_made(&self, key: &Key, made: T, lists: u64) {
-        let version = number(&made.meta().version);
+        let version = version_number(&made.meta().version);
         let mut map = self.map.write();
         if map.contains_key(key) {
             drop(map);
@@ -225,11 +225,12 @@ impl<T: PartialEq + Debug> Objects<T> {
         let _ = complete.wait_for(|complete| *complete).await;
     }
 
-    /// Notes how far the watch has come, before what it shows.
-    fn note_shown(&self, meta: &ObjectMeta) {
-        if let Some(version) = meta.resource_version.as_deref().and_then(number) {
-            self.shown.fetch_max(version, Ordering::Relaxed);
-        }
+    /// Notes how far the watch has come, before what it shows; the version.
+    fn note_shown(&self, meta: &ObjectMeta) -> u64 {
+        let version = meta.resource_version.as_deref().and_then(version_number);
+        let version = version.unwrap_or_default();
+        self.shown.fetch_max(version, Ordering::Relaxed);
+        version
     }
 
     /// Charges what is kept to the memory of a cluster from now on.
@@ -335,11 +336,6 @@ impl<T: PartialEq + Debug> Objects<T> {
     }
 }
 
-/// API servers count versions up.
-fn number(version: &str) -> Option<u64> {
-    version.parse().ok()
-}
-
 fn weight_of<T: Debug>(key: &Key, seen: &Observed<T>) -> usize {
     2 * weight(key) + weight(seen)
 }
@@ -365,6 +361,7 @@ pub async fn follow<K, T>(
         view,
         changed,
         listed: BTreeSet::new(),
+        latest: 0,
         listing: memory.charge(),
         _kind: PhantomData,
     };
@@ -416,6 +413,8 @@ struct Follower<K, T, S, C> {
     changed: C,
     /// The keys of a list that is not complete yet, of which something is kept.
     listed: BTreeSet<Key>,
+    /// The latest version in it.
+    latest: u64,
     listing: Charge,
     _kind: PhantomData<fn(K)>,
 }
@@ -432,7 +431,7 @@ where
         | watcher::Event::Apply(object)
         | watcher::Event::Delete(object) = &event
         {
-            self.objects.note_shown(object.meta());
+            self.latest = self.latest.max(self.objects.note_shown(object.meta()));
         }
         match event {
             watcher::Event::Init => self.forget_list(),
@@ -450,6 +449,8 @@ where
                 for key in self.objects.retain(&self.listed) {
                     (self.changed)(&key);
                 }
+                // An API server that was taken back to a backup counts its versions anew.
+                self.objects.shown.store(self.latest, Ordering::Relaxed);
                 self.forget_list();
                 self.objects.complete.send_replace(true);
             }
@@ -471,6 +472,7 @@ where
 
     fn forget_list(&mut self) {
         self.listed.clear();
+        self.latest = 0;
         // Less is never refused.
         let _ = self.listing.set(0);
     }
@@ -492,6 +494,8 @@ fn understand<K, T>(object: Lenient<K>, view: impl Fn(K) -> Option<T>) -> Option
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::core::v1::Secret;
+
     use super::*;
     use crate::controller::meta::ObjectView;
 
@@ -573,6 +577,48 @@ mod tests {
             objects.keep_made(&key, made(version), objects.lists());
             assert_eq!(objects.get(&key).unwrap().meta.version, known);
         }
+    }
+
+    #[test]
+    fn what_fipd_makes_is_kept_also_once_the_api_server_is_taken_back_to_a_backup() {
+        let view = |secret: Secret| {
+            Some(ObjectView::<(), ()> {
+                meta: Meta::of(&secret.metadata),
+                ..ObjectView::default()
+            })
+        };
+        let secret = |name: &str, version: &str| {
+            let mut secret = Secret::default();
+            secret.metadata.name = Some(name.into());
+            secret.metadata.resource_version = Some(version.into());
+            Lenient(Ok(secret))
+        };
+        let mut follower = Follower {
+            objects: Objects::new(),
+            view,
+            changed: |_: &Key| {},
+            listed: BTreeSet::new(),
+            latest: 0,
+            listing: Memory::default().charge(),
+            _kind: PhantomData::<fn(Secret)>,
+        };
+        let objects = Arc::clone(&follower.objects);
+        let keeps = |name: &str, version: &str| {
+            let key = Key::new("", name);
+            let made = view(secret(name, version).0.expect("a Secret")).expect("a view");
+            objects.keep_made(&key, made, objects.lists());
+            objects.get(&key).is_some()
+        };
+        for (listed, is_kept) in [("900", false), ("7", true)] {
+            follower.take(watcher::Event::Init).unwrap();
+            let one = watcher::Event::InitApply(secret("listed", listed));
+            follower.take(one).unwrap();
+            follower.take(watcher::Event::InitDone).unwrap();
+            assert_eq!(keeps("made", "8"), is_kept, "{listed}");
+        }
+        let later = watcher::Event::Apply(secret("listed", "12"));
+        follower.take(later).unwrap();
+        assert!(!keeps("other", "11"), "the watch has come further");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use tokio::time::Instant;
 
-use crate::controller::store::Key;
+use crate::controller::{meta::version_number, store::Key};
 
 /// How long the watch may take. An API server that was taken back to a backup counts its versions anew.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -17,7 +17,7 @@ impl LastWrites {
     /// Notes the version that the API server answered a write with. One that is no number does not say which of two is
     /// newer.
     pub fn note(&mut self, key: &Key, version: &str, now: Instant) {
-        match number(version) {
+        match version_number(version) {
             Some(version) => self.0.insert(key.clone(), (version, now)),
             None => self.0.remove(key),
         };
@@ -27,7 +27,7 @@ impl LastWrites {
     pub fn wait(&mut self, key: &Key, seen: &str, now: Instant) -> Option<Duration> {
         let (version, at) = *self.0.get(key)?;
         let rest = PATIENCE.saturating_sub(now.saturating_duration_since(at));
-        let behind = number(seen).is_some_and(|seen| seen < version);
+        let behind = version_number(seen).is_some_and(|seen| seen < version);
         if behind && !rest.is_zero() {
             return Some(rest);
         }
@@ -38,10 +38,6 @@ impl LastWrites {
     pub fn forget(&mut self, key: &Key) {
         self.0.remove(key);
     }
-}
-
-fn number(version: &str) -> Option<u64> {
-    version.parse().ok()
 }
 
 #[cfg(test)]
