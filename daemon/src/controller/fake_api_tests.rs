@@ -33,6 +33,8 @@ pub struct FakeApi {
     pub made: BTreeMap<Key, Value>,
     /// How paths name it.
     pub makes: Option<&'static str>,
+    /// It is of another cluster than that of the session.
+    pub is_other: bool,
     version: u64,
     /// How many writes are answered, and whether the one after them is carried out.
     dies: Option<(usize, bool)>,
@@ -102,7 +104,8 @@ impl FakeApi {
             return (201, json!({}));
         }
         if parts.get(..4) == Some(&["", "api", "v1", "namespaces"]) {
-            return (200, json!({ "metadata": {} }));
+            let uid = if self.is_other { "Y" } else { "X" };
+            return (200, json!({ "metadata": { "uid": uid } }));
         }
         // `/apis/GROUP/VERSION/...`
         let key = match parts.get(4..).unwrap_or_default() {

@@ -20,6 +20,7 @@ use crate::{
         fake_api_tests::{Daemon, Death, FakeApi, client},
         kind::Kind,
         meta::Meta,
+        reconcile::Controller as _,
         site::Site,
         store::{Key, Malformed, Objects, Observed},
     },
@@ -262,6 +263,7 @@ pub async fn conforms<S: Subject>() -> Conforms {
             leaving::<S>(death).await?;
             ambiguous::<S>(death).await?;
             malformed::<S>(death).await?;
+            elsewhere::<S>(death).await?;
             deleted::<S>(death).await
         };
         ran.await.map_err(|what| format!("{death:?}: {what}"))?;
@@ -403,6 +405,23 @@ async fn malformed<S: Subject>(death: Death) -> Conforms {
     bench.delete("2024-01-02T00:00:00Z").await;
     must!(bench.object().is_null(), "it does not go");
     must!(bench.pool().is_none(), "its pool does not go");
+    Ok(())
+}
+
+/// Another cluster answers, which has no such object.
+async fn elsewhere<S: Subject>(death: Death) -> Conforms {
+    let bench = Bench::<S>::new(death).await;
+    for is_other in [true, false] {
+        {
+            let mut server = bench.server.lock();
+            server.objects.clear();
+            server.is_other = is_other;
+        }
+        let gone = bench.daemon.controller.reconcile(&bench.key, None).await;
+        must!(gone.is_err() == is_other, "{is_other}: {gone:?}");
+        let stays = bench.pool().is_some_and(|pool| !pool.spec.closed);
+        must!(stays == is_other, "{is_other}: its pool stays: {stays}");
+    }
     Ok(())
 }
 

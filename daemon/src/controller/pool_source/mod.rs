@@ -239,8 +239,7 @@ impl<S: PoolSource> Controller for PoolController<S> {
 
     async fn reconcile(&self, key: &Key, object: Option<Arc<S::View>>) -> Reconciled {
         let Some(object) = object else {
-            self.withdraw(key).await?;
-            return Ok(Next::Done);
+            return self.gone(key).await;
         };
         let object = &*object;
         let verdict = match self.eligible(key, object) {

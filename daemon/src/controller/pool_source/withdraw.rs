@@ -8,8 +8,8 @@ use super::{PoolController, PoolSource, not_ready};
 use crate::{
     clock,
     controller::{
-        Reconciled, conditions::ConditionUpdate, confirm_absence::RECHECK_AFTER, meta::Meta,
-        queue::Next, reconcile::Controller, site::Site, store::Key,
+        ReconcileError, Reconciled, conditions::ConditionUpdate, confirm_absence::RECHECK_AFTER,
+        meta::Meta, queue::Next, reconcile::Controller, site::Site, store::Key,
     },
     ipam::IpamError,
 };
@@ -104,8 +104,18 @@ impl<S: PoolSource> PoolController<S> {
         Ok(())
     }
 
+    /// There is no such object, if it is this cluster that says so: quotas and quarantines go with a pool.
+    pub(super) async fn gone(&self, key: &Key) -> Reconciled {
+        if self.existing(key).is_some() {
+            let verified = self.context.site.session.verify_identity().await;
+            verified.map_err(|error| ReconcileError::internal(error.to_string()))?;
+            self.withdraw(key).await?;
+        }
+        Ok(Next::Done)
+    }
+
     /// Deletes the pool, or closes it while it is in use; the pool that is left.
-    pub(super) async fn withdraw(&self, key: &Key) -> Reconciled<Option<Arc<Pool>>> {
+    async fn withdraw(&self, key: &Key) -> Reconciled<Option<Arc<Pool>>> {
         let Some(pool) = self.existing(key) else {
             return Ok(None);
         };
