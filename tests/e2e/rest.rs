@@ -1,16 +1,22 @@
 //! The REST API held against its own OpenAPI document by schemathesis: what the document says must be so, and nothing that
-//! is sent may make the daemon fail.
+//! is sent may make the daemon fail. And the alerts about what fipd tells others: its log, and its webhooks.
 
 #![expect(clippy::unwrap_used, reason = "in a test a panic is the verdict")]
 
-use std::fs::File;
+use std::fs::{File, Permissions};
+use std::net::Ipv4Addr;
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 use std::time::Duration;
 
+use axum::{Router, http::StatusCode, routing::post};
+use fipd_tests::alerts::{alerts, holding};
 use fipd_tests::process::Process;
-use fipd_tests::testbed::{Fipd, FipdOptions, wait_until};
+use fipd_tests::testbed::{Fipd, FipdOptions, Method, UnixConnection, free_port, wait_until};
 use fipd_tests::toolchain;
 use nix::sys::stat::Mode;
+use serde_json::json;
+use tokio::net::TcpListener;
 
 /// For how many seconds random requests follow those that cover the document; none without it.
 const FUZZ_SECONDS: &str = "FIPD_FUZZ_SECONDS";
@@ -128,8 +134,10 @@ async fn a_log_that_nobody_reads_holds_up_nobody() {
     let mut unread = File::options();
     let _unread = unread.read(true).write(true).open(fipd.log_path()).unwrap();
     fipd.restart().await.unwrap();
+    let alert = &alerts("FipdLogDropped").unwrap()["FipdLogDropped"];
+    let before = fipd.get("/metrics").await.unwrap().body;
     fill(&fipd).await;
-    let dropped = wait_until("records are dropped", DEADLINE, || async {
+    let firing = wait_until("records are dropped", DEADLINE, || async {
         for _ in 0..200 {
             let reply = fipd.get("/readyz").await;
             let reply = reply.map_err(|error| format!("{error:#}"))?;
@@ -137,18 +145,80 @@ async fn a_log_that_nobody_reads_holds_up_nobody() {
         }
         let metrics = fipd.get("/metrics").await;
         let metrics = metrics.map_err(|error| format!("{error:#}"))?.body;
-        let mut values = metrics
-            .lines()
-            .filter_map(|line| line.strip_prefix("fipd_log_dropped_total "));
-        match values.next().and_then(|value| value.parse::<u64>().ok()) {
-            None => Err("there is no such series".to_owned()),
-            Some(0) => Err("none so far".to_owned()),
-            Some(dropped) => Ok(dropped),
-        }
+        let firing = holding(alert, &before, &metrics).unwrap();
+        let fires = !firing.is_empty();
+        fires.then_some(firing).ok_or("none so far".to_owned())
     });
-    assert!(dropped.await.unwrap() > 0);
+    assert_eq!(firing.await.unwrap(), ["fipd_log_dropped_total"]);
     let made = "lease allocate --pool vips --owner fipd/vm/lab/last".split(' ');
     fipd.cli(made).await.unwrap().success().unwrap();
     let ended = fipd.terminate(Duration::from_secs(15)).await.unwrap();
     assert!(ended.success(), "{ended}");
+}
+
+/// Its receiver is down until the audit log has trimmed what it was to be sent.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_webhook_that_missed_entries_is_alerted() {
+    let port = free_port().unwrap();
+    let config = format!(
+        "[audit]\nkeep = 1000\n\n\
+         [[webhook]]\nname = \"ops\"\nurl = \"http://127.0.0.1:{port}/events\"\nsecret-file = \"secret\"\n"
+    );
+    let options = FipdOptions {
+        config: Some(config),
+        ..FipdOptions::default()
+    };
+    let mut fipd = Fipd::prepare(options).await.unwrap();
+    fipd.write_file("secret", "0123456789abcdef0123456789abcdef")
+        .unwrap();
+    let own = Permissions::from_mode(0o600);
+    std::fs::set_permissions(fipd.directory().join("secret"), own).unwrap();
+    fipd.restart().await.unwrap();
+    let noted = fipd.data_dir().join("webhooks/ops.json");
+    wait_until("the webhook begins", DEADLINE, || async {
+        noted.exists().then_some(()).ok_or("it has no place yet")
+    })
+    .await
+    .unwrap();
+    let firing = async |alert: &str, before: &str| {
+        let now = fipd.get("/metrics").await.unwrap().body;
+        holding(&alerts(alert).unwrap()[alert], before, &now).unwrap()
+    };
+    let before = fipd.get("/metrics").await.unwrap().body;
+    let pool = "pool create p --cidr 10.0.0.0/16".split(' ');
+    fipd.cli(pool).await.unwrap().success().unwrap();
+    let mut socket = UnixConnection::open(&fipd.socket()).await.unwrap();
+    for part in 0..8 {
+        let owners = (part * 500..(part + 1) * 500).map(|one| format!("fipd/Host/lab/h{one}"));
+        let operations = owners
+            .map(|owner| json!({ "allocate": { "owner": owner, "wants": [{ "pool": "p" }] } }));
+        let body = json!({ "operations": operations.collect::<Vec<_>>() });
+        let done = socket.call(Method::POST, "/api/v1/bulk", Some(&body));
+        let done = done.await.unwrap();
+        assert_eq!(done.status, 200, "{}", done.body);
+    }
+    wait_until("the webhook fails", DEADLINE, || async {
+        let failing = firing("FipdWebhookFailing", "").await;
+        let fails = failing == ["fipd_webhook_up{webhook=\"ops\"}"];
+        fails.then_some(()).ok_or_else(|| format!("{failing:?}"))
+    })
+    .await
+    .unwrap();
+    let early = firing("FipdWebhookMissed", &before).await;
+    assert!(early.is_empty(), "it may yet be reached: {early:?}");
+
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))
+        .await
+        .unwrap();
+    let takes = post(|| async { StatusCode::NO_CONTENT });
+    let receiver = Router::new().route("/events", takes);
+    let serving = tokio::spawn(async move { axum::serve(listener, receiver).await });
+    wait_until("the alert fires", DEADLINE, || async {
+        let missed = firing("FipdWebhookMissed", &before).await;
+        let fires = missed == ["fipd_webhook_missed{webhook=\"ops\"}"];
+        fires.then_some(()).ok_or_else(|| format!("{missed:?}"))
+    })
+    .await
+    .unwrap();
+    serving.abort();
 }
