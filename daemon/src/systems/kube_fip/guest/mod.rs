@@ -16,6 +16,7 @@ pub mod address_map;
 mod apply;
 mod charts;
 pub mod config;
+mod fip_owners;
 mod first_address;
 mod follow_config;
 pub mod harvester_kube_vip;
@@ -45,7 +46,8 @@ use tokio::{
 };
 
 use self::{
-    config::GuestConfig, follow_config::FollowedConfig, observe::VipObjects, plan::VipWait,
+    config::GuestConfig, fip_owners::FipOwners, follow_config::FollowedConfig, observe::VipObjects,
+    plan::VipWait,
 };
 use super::{
     floating_ip::FipView, metrics::VipCounts, rancher::RancherClusters, range::RangeView,
@@ -96,6 +98,8 @@ pub struct VipGuests {
     pub(super) ranges: Arc<Objects<RangeView>>,
     pub(super) counts: VipCounts,
     seen: VipObjects,
+    /// The FloatingIPs that own a lease, listed or not.
+    owners: FipOwners,
     /// That of the original, and those beside it.
     maps: ConfigMaps,
     sources: GuestSources,
@@ -166,6 +170,7 @@ impl VipGuests {
             ranges: Arc::clone(means.ranges),
             counts: means.counts,
             seen: VipObjects::new(&means.clusters.clusters),
+            owners: FipOwners::default(),
             maps,
             sources: observe::sources(),
             access,

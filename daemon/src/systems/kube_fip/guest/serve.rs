@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use fipd_core::{Holder, LeaseKey, LeaseState};
+use fipd_core::{LeaseKey, LeaseState};
 use fipd_crds::labels::FLEET_NAMESPACE;
 
 use super::{
@@ -318,8 +318,7 @@ impl VipGuests {
 
     /// A FloatingIP that holds an address and is not listed: a list may be short, or Rancher restored from before it was made.
     async fn unlisted(&self, id: &str) -> Option<VipWait> {
-        let of_guest = |holder: &Holder| *holder.identity.namespace == *id;
-        let owners = self.site.owners(FLOATING_IP.kind, of_guest).await;
+        let owners = self.owners.in_namespace(&self.site, id).await;
         let mut owners = owners.into_iter();
         let lost = owners.find(|key| self.fips.seen(key).is_none())?;
         Some(VipWait::Unlisted(lost.name.to_string()))
