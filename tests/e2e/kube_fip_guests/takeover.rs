@@ -268,6 +268,13 @@ async fn a_release_of_the_original_with_a_name_of_its_own_gets_no_second_kube_vi
     guest.make().await;
     let said = guest.wait_reason("ReleaseElsewhere").await;
     assert!(said["message"].to_string().contains("their-vip"), "{said}");
+    let (code, report) = bed.adopt(&["--dry-run"]).await;
+    assert_eq!(code, 0, "{report}");
+    let fine = findings(&report, true);
+    for (release, _) in THEIRS {
+        let name = format!("old-named: release {KUBE_SYSTEM}/{release}");
+        assert!(fine[&name].contains("none beside it"), "{fine:?}");
+    }
     let once = THEIRS.map(|(name, _)| (name.to_owned(), "1".to_owned()));
     assert_eq!(guest.revisions().await, BTreeMap::from(once));
 

@@ -1,10 +1,11 @@
 //! The charts of releases that carry no mark of fipd. Only what helm stores in the Secret of a revision says them.
 
+use kube::ResourceExt as _;
 use serde_json::Value;
 
-use super::{BUSY, ChartError, InstalledReleases, ReleaseMark};
+use super::{BUSY, ChartError, InstalledReleases, ReleaseMark, ReleaseOwner};
 use crate::{
-    controller::{client::Remote, kind::SECRET},
+    controller::{client::Remote, kind::SECRET, owned::is_ours},
     helm::{self, SECRET_TYPE},
 };
 
@@ -39,6 +40,45 @@ impl InstalledReleases {
             }
         }
         Ok(None)
+    }
+
+    /// Every release without a mark of fipd that `is_named` knows by its name, or that is of one of these `charts` by its newest
+    /// revision or its HelmChart; and why that is not known of others.
+    pub async fn all_unmarked_of(
+        &self,
+        remote: &Remote,
+        is_named: impl Fn(&ReleaseMark) -> bool,
+        charts: &[String],
+    ) -> (Vec<ReleaseMark>, Vec<String>) {
+        let (mut found, others): (Vec<_>, Vec<_>) = self.unmarked().partition(is_named);
+        let mut unclear = Vec::new();
+        if others.len() > MOST {
+            let count = others.len();
+            let why = format!("{count} releases are not fipd's, and {MOST} are asked for charts");
+            unclear.push(why);
+        }
+        for mark in others.into_iter().take(MOST) {
+            match self.chart_of(remote, &mark).await {
+                Ok(Some(chart)) if charts.contains(&chart) => found.push(ReleaseMark {
+                    chart: Some(chart),
+                    ..mark
+                }),
+                Ok(Some(_) | None) => {}
+                Err(error) => unclear.push(error.message),
+            }
+        }
+        let objects = self.objects.all().iter();
+        let theirs = objects.filter(|object| !is_ours(&object.metadata));
+        found.extend(theirs.filter_map(|object| {
+            let chart = object.spec.chart.rsplit('/').next()?.to_owned();
+            charts.contains(&chart).then(|| ReleaseMark {
+                namespace: object.release_namespace().to_owned(),
+                name: object.name_any(),
+                owner: ReleaseOwner::Other,
+                chart: Some(chart),
+            })
+        }));
+        (found, unclear)
     }
 
     /// The chart of a release; `None`: its Secret is not one of helm's.

@@ -19,7 +19,10 @@ use crate::{
     guests::{
         GuestBoard,
         access::GuestAccess,
-        charts::{ChartRelease, ReleaseOwner, newest_revision, release_owner},
+        charts::{
+            ChartRelease, InstalledReleases, ReleaseMark, ReleaseOwner, newest_revision,
+            release_owner,
+        },
         names::ClusterNames,
         objects::Texts,
     },
@@ -42,11 +45,15 @@ const AT_ONCE: usize = 16;
 /// What was found in one guest.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct GuestLeftovers {
-    /// Releases of kube-vip and its cloud provider that fipd did not install, by namespace and name.
-    releases: Vec<String>,
+    releases: FoundReleases,
     /// The selectors of Harvester's kube-vip were replaced; what they were by its chart, where that says it.
     replaced: Option<Option<Texts>>,
+    /// What could not be looked at.
+    unseen: Vec<String>,
 }
+
+/// Releases of kube-vip and its cloud provider that fipd did not install: namespace and name, and whether the settings name it so.
+type FoundReleases = BTreeMap<String, bool>;
 
 /// Looks into every guest that a FloatingIP is for.
 pub async fn report(
@@ -101,25 +108,77 @@ async fn wanted(session: &ClusterSession) -> GuestConfig {
 }
 
 async fn leftovers(remote: &Remote, wanted: &[ChartRelease]) -> Result<GuestLeftovers, CallError> {
-    let mut releases = Vec::new();
-    for ChartRelease {
-        namespace, name, ..
-    } in wanted
-    {
-        match release_owner(remote, namespace, name, SYSTEM).await? {
-            Some(ReleaseOwner::Other | ReleaseOwner::Adopted) => {
-                releases.push(format!("{namespace}/{name}"));
-            }
-            Some(ReleaseOwner::Fipd) | None => {}
+    let (releases, unseen) = match InstalledReleases::read(remote, SYSTEM).await {
+        Ok(installed) => releases(remote, &installed, wanted).await,
+        // The rights may be for the namespaces of the settings alone.
+        Err(error @ CallError::Rejected(..)) => {
+            let why = format!("releases under other names than the settings': {error}");
+            (named_releases(remote, wanted).await?, vec![why])
         }
-    }
+        Err(error) => return Err(error),
+    };
     let target = DAEMON_SET.named(KUBE_SYSTEM, KUBE_VIP);
     let found: Option<DaemonSet> = remote.get(&target).await?;
     let replaced = match found.is_some_and(|found| harvester_kube_vip::is_alone(&found)) {
         true => Some(by_chart(remote).await?),
         false => None,
     };
-    Ok(GuestLeftovers { releases, replaced })
+    Ok(GuestLeftovers {
+        releases,
+        replaced,
+        unseen,
+    })
+}
+
+/// Releases by the names of the settings or of the original, and others by their charts; and why those are not known.
+async fn releases(
+    remote: &Remote,
+    installed: &InstalledReleases,
+    wanted: &[ChartRelease],
+) -> (FoundReleases, Vec<String>) {
+    let is_wanted = |mark: &ReleaseMark| {
+        let mut wanted = wanted.iter();
+        wanted.any(|one| (&one.namespace, &one.name) == (&mark.namespace, &mark.name))
+    };
+    let is_named = |mark: &ReleaseMark| {
+        let mut wanted = wanted.iter();
+        is_wanted(mark) || wanted.any(|one| one.chart == mark.name)
+    };
+    let own_names = wanted.iter().filter_map(|one| {
+        let release = one.parse().ok()?;
+        release.chart.own_name().map(str::to_owned)
+    });
+    let charts = wanted.iter().map(|one| one.chart.clone());
+    let charts: Vec<String> = charts.chain(own_names).collect();
+    let (found, unseen) = installed.all_unmarked_of(remote, is_named, &charts).await;
+    let adopted = installed.marks.iter();
+    let adopted = adopted.filter(|mark| mark.owner != ReleaseOwner::Fipd);
+    let all = found.iter().chain(adopted);
+    let all = all.map(|mark| {
+        let place = format!("{}/{}", mark.namespace, mark.name);
+        (place, is_wanted(mark))
+    });
+    (all.collect(), unseen)
+}
+
+/// Releases by the names of the settings.
+async fn named_releases(
+    remote: &Remote,
+    wanted: &[ChartRelease],
+) -> Result<FoundReleases, CallError> {
+    let mut releases = FoundReleases::new();
+    for ChartRelease {
+        namespace, name, ..
+    } in wanted
+    {
+        match release_owner(remote, namespace, name, SYSTEM).await? {
+            Some(ReleaseOwner::Other | ReleaseOwner::Adopted) => {
+                releases.insert(format!("{namespace}/{name}"), true);
+            }
+            Some(ReleaseOwner::Fipd) | None => {}
+        }
+    }
+    Ok(releases)
 }
 
 /// The selectors by the release of Harvester's cloud provider, which brought the DaemonSet.
@@ -135,9 +194,19 @@ async fn by_chart(remote: &Remote) -> Result<Option<Texts>, CallError> {
 
 impl GuestLeftovers {
     fn tell(self, guest: &str, report: &mut TakeoverReport) {
-        for release in self.releases {
+        let unseen = self.unseen.into_iter();
+        let unseen = unseen.map(|why| format!("guest cluster {guest}: {why}"));
+        report.unseen.extend(unseen);
+        for (release, is_wanted) in self.releases {
             let name = format!("{guest}: release {release}");
-            let says = "fipd did not install it: it is changed only with kubevipUpdate, and never uninstalled";
+            let says = match is_wanted {
+                true => {
+                    "fipd did not install it: it is changed only with kubevipUpdate, and never uninstalled"
+                }
+                false => {
+                    "fipd did not install it, and the settings name the release of this chart otherwise: it is never changed or uninstalled, and fipd installs none beside it"
+                }
+            };
             report.fine(FindingKind::Program, name, says);
         }
         let Some(by_chart) = self.replaced else {
@@ -181,6 +250,7 @@ mod tests {
             serde_json::json!({
                 "metadata": {
                     "name": format!("sh.helm.release.v1.{name}.v1"), "namespace": KUBE_SYSTEM,
+                    "resourceVersion": "7",
                     "labels": { "owner": "helm", "name": name, "version": "1", "status": "deployed" },
                 },
             })
@@ -193,14 +263,15 @@ mod tests {
     async fn a_selector_that_was_replaced_is_told_with_what_the_chart_says() {
         let secret = helm::with_manifest(MANIFEST).to_string();
         let (remote, _) = canned(&[
+            ("GET", 404, "no HelmCharts"),
             ("GET", 200, listed(&["kube-vip"])),
-            ("GET", 200, listed(&[])),
             ("GET", 200, REPLACED),
             ("GET", 200, listed(&["harvester-cloud-provider"])),
             ("GET", 200, secret.leak()),
         ]);
         let found = leftovers(&remote, &defaults().releases).await.unwrap();
-        assert_eq!(found.releases, ["kube-system/kube-vip"]);
+        let named = ("kube-system/kube-vip".to_owned(), true);
+        assert_eq!(found.releases, FoundReleases::from([named]));
         let mut report = TakeoverReport::default();
         found.tell("prod", &mut report);
         let [release, selector] = report.findings.as_slice() else {
@@ -213,21 +284,71 @@ mod tests {
     #[tokio::test]
     async fn a_guest_as_its_chart_has_it_is_fine() {
         let none = ("GET", 200, listed(&[]));
-        let (remote, _) = canned(&[none, none, ("GET", 404, "no")]);
+        let (remote, _) = canned(&[("GET", 404, "no"), none, ("GET", 404, "no")]);
         let found = leftovers(&remote, &defaults().releases).await.unwrap();
         assert_eq!(found, GuestLeftovers::default());
         let mut report = TakeoverReport::default();
         let none = GuestLeftovers {
-            releases: Vec::new(),
             replaced: Some(Some(Texts::new())),
+            ..GuestLeftovers::default()
         };
         none.tell("prod", &mut report);
         assert!(report.findings.is_empty());
         let unknown = GuestLeftovers {
-            releases: Vec::new(),
             replaced: Some(None),
+            ..GuestLeftovers::default()
         };
         unknown.tell("prod", &mut report);
         assert!(report.findings[0].says.contains("does not say"));
+    }
+
+    /// The Secrets say of which chart a release is, and so does a HelmChart that helm-controller has not installed yet.
+    #[tokio::test]
+    async fn releases_of_the_charts_are_named_under_any_name() {
+        let object = r#"{"items":[{"apiVersion":"helm.cattle.io/v1","kind":"HelmChart",
+            "metadata":{"name":"provider","namespace":"kube-system"},
+            "spec":{"chart":"kube-vip-cloud-provider","targetNamespace":"vips"}}]}"#;
+        let secret = |chart: &str| {
+            let secret = helm::secret(1, "deployed", (chart, "0.6.4"), &serde_json::json!({}));
+            &*secret.to_string().leak()
+        };
+        let (remote, _) = canned(&[
+            ("GET", 200, object),
+            ("GET", 200, listed(&["db", "our-vip"])),
+            ("GET", 200, secret("postgres")),
+            ("GET", 200, secret("kube-vip")),
+            ("GET", 404, "no DaemonSet"),
+        ]);
+        let found = leftovers(&remote, &defaults().releases).await.unwrap();
+        let named = ["kube-system/our-vip", "vips/provider"].map(|one| (one.to_owned(), false));
+        assert_eq!(found.releases, FoundReleases::from(named));
+        let mut report = TakeoverReport::default();
+        found.tell("prod", &mut report);
+        let names: Vec<&str> = report.findings.iter().map(|one| &*one.name).collect();
+        let expected = [
+            "prod: release kube-system/our-vip",
+            "prod: release vips/provider",
+        ];
+        assert_eq!(names, expected);
+        assert!(report.findings[0].says.contains("none beside it"));
+    }
+
+    #[tokio::test]
+    async fn without_the_right_to_list_them_all_those_of_the_settings_are_named() {
+        let (remote, _) = canned(&[
+            ("GET", 403, "helmcharts is forbidden"),
+            ("GET", 200, listed(&["kube-vip"])),
+            ("GET", 200, listed(&[])),
+            ("GET", 404, "no DaemonSet"),
+        ]);
+        let found = leftovers(&remote, &defaults().releases).await.unwrap();
+        let named = ("kube-system/kube-vip".to_owned(), true);
+        assert_eq!(found.releases, FoundReleases::from([named]));
+        let mut report = TakeoverReport::default();
+        found.tell("prod", &mut report);
+        let [unseen] = report.unseen.as_slice() else {
+            panic!("{:?}", report.unseen);
+        };
+        assert!(unseen.contains("forbidden") && unseen.starts_with("guest cluster prod"));
     }
 }
