@@ -17,6 +17,7 @@ pub mod floating_ip;
 pub mod guest;
 mod held_for;
 mod leaving;
+mod lists;
 pub mod metrics;
 pub mod names;
 mod operations;
@@ -159,13 +160,9 @@ async fn serve(site: Arc<Site>, system: RunningKubeFip) {
     count(&site, "FloatingIPRanges", &ranges.context().objects);
     count(&site, "FloatingIPs", &fips.context().objects);
     watch(&site, &clusters, (&ranges, &fips, &guests), &mut tasks);
-    let known = async {
-        ranges.completed().await;
-        fips.completed().await;
-    };
     tokio::select! {
         () = cancel.cancelled() => return,
-        () = known => {}
+        () = listed(&ranges, &fips) => {}
     }
     if let Ok(kinds) = original::without_status(&remote).await
         && !kinds.is_empty()
@@ -197,6 +194,29 @@ async fn serve(site: Arc<Site>, system: RunningKubeFip) {
     reconcile::follow_and_work(&fips, &mut tasks);
     adoption::keep(&site.session, &site.system, &inventory).await;
     finish(tasks).await;
+}
+
+/// Waits until ranges and FloatingIPs are known.
+async fn listed(ranges: &Ranges, fips: &GuestFipController) {
+    let known = async {
+        ranges.completed().await;
+        fips.completed().await;
+    };
+    let (all_ranges, all_fips) = (&ranges.context().objects, &fips.context().objects);
+    let missing = || {
+        lists::missing(&[
+            (
+                all_ranges.is_complete(),
+                "floatingipranges.kubefip.k8s.binbash.org",
+            ),
+            (
+                all_fips.is_complete(),
+                "floatingips.kubefip.k8s.binbash.org",
+            ),
+        ])
+    };
+    let site = &ranges.context().site;
+    lists::complete(site, known, "no address is given", missing).await;
 }
 
 /// Follows the objects in Rancher, and tells the guests of them.

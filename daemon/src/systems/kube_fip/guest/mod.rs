@@ -34,23 +34,18 @@ mod tests;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
-    time::Duration,
 };
 
 use fipd_core::{LeaseKey, Text};
 use parking_lot::{Mutex, RwLock};
-use tokio::{
-    sync::Notify,
-    task::JoinSet,
-    time::{Instant, timeout},
-};
+use tokio::{sync::Notify, task::JoinSet, time::Instant};
 
 use self::{
     config::GuestConfig, fip_owners::FipOwners, follow_config::FollowedConfig, observe::VipObjects,
     plan::VipWait,
 };
 use super::{
-    floating_ip::FipView, metrics::VipCounts, rancher::RancherClusters, range::RangeView,
+    floating_ip::FipView, lists, metrics::VipCounts, rancher::RancherClusters, range::RangeView,
     settings::KubeFipSettings,
 };
 use crate::{
@@ -82,11 +77,6 @@ const RECORDS: &str = "fipd::systems::kube_fip";
 
 /// Guests that are worked on at once. One that does not answer takes a place for ten seconds, a slow one for two minutes at most.
 const AT_ONCE: usize = 64;
-
-/// After this time it is shown which lists the guests wait for.
-const LISTS_WITHIN: Duration = Duration::from_secs(10);
-/// The part of the cluster that is not in order meanwhile.
-const LISTS: &str = "kube-fip-lists";
 
 /// The guests of one connection to Rancher.
 pub struct VipGuests {
@@ -213,53 +203,25 @@ impl VipGuests {
 
     /// Waits until everything that guests depend on is known. A list that fipd may not read never comes, and shows at the cluster.
     async fn known(&self) {
+        let (seen, provisioned) = (&self.seen, &self.sources.provisioned);
         let known = async {
-            self.seen.clusters.completed().await;
-            self.seen.namespaces.completed().await;
+            seen.clusters.completed().await;
+            seen.namespaces.completed().await;
             self.noted_all().await;
-            self.sources.provisioned.completed().await;
+            provisioned.completed().await;
             self.fips.completed().await;
             self.ranges.completed().await;
         };
-        let mut known = std::pin::pin!(known);
-        while timeout(LISTS_WITHIN, &mut known).await.is_err() {
-            self.show_unlisted(Some(self.unlisted_kinds()));
-        }
-        self.show_unlisted(None);
-    }
-
-    /// What is not listed yet of that for which fipd has rights of its own.
-    fn unlisted_kinds(&self) -> String {
         let notes = format!("configmaps in namespace {}", self.config_namespace());
-        let kinds = [
-            (
-                self.seen.clusters.is_complete(),
-                "clusters.management.cattle.io",
-            ),
-            (self.seen.namespaces.is_complete(), "namespaces"),
-            (
-                self.sources.provisioned.is_complete(),
-                "clusters.provisioning.cattle.io",
-            ),
-            (self.maps.seen.is_complete(), &*notes),
-        ];
-        let unlisted = kinds.iter().filter(|(is_known, _)| !is_known);
-        let unlisted: Vec<&str> = unlisted.map(|(_, kind)| *kind).collect();
-        unlisted.join(", ")
-    }
-
-    fn show_unlisted(&self, kinds: Option<String>) {
-        let site = &self.site;
-        let why = kinds.map(|kinds| {
-            format!(
-                "guests are not looked after before these are listed: {kinds}; apply packaging/rbac/kube-fip.yaml again, and bind its roles to fipd's user"
-            )
-        });
-        if site.session.troubled(LISTS, why.as_deref().map(Text::from))
-            && let Some(why) = why
-        {
-            tracing::warn!(cluster = %site.name, "{why}");
-        }
+        let missing = || {
+            lists::missing(&[
+                (seen.clusters.is_complete(), "clusters.management.cattle.io"),
+                (seen.namespaces.is_complete(), "namespaces"),
+                (provisioned.is_complete(), "clusters.provisioning.cattle.io"),
+                (self.maps.seen.is_complete(), &*notes),
+            ])
+        };
+        lists::complete(&self.site, known, "guests are not looked after", missing).await;
     }
 
     async fn run(self: &Arc<Self>) {

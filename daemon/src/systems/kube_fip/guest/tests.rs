@@ -1025,11 +1025,11 @@ async fn a_list_that_does_not_come_shows_at_the_cluster_until_it_does() {
     guests.ranges.complete();
     let shown = || {
         let troubles = clusters::testing::troubles(&guests.site.session);
-        troubles.get(LISTS).map(ToString::to_string)
+        troubles.get(lists::PART).map(ToString::to_string)
     };
     tokio::time::pause();
     let mut known = std::pin::pin!(guests.known());
-    let waits = timeout(LISTS_WITHIN * 2, &mut known).await;
+    let waits = tokio::time::timeout(lists::WITHIN * 2, &mut known).await;
     assert!(waits.is_err());
     let why = shown().expect("it is shown");
     let missing = "clusters.provisioning.cattle.io, configmaps in namespace kube-fip;";
