@@ -59,10 +59,13 @@ impl Values {
     pub fn hidden_in(&self, text: &str, but: &[&str]) -> String {
         let mut words = Vec::new();
         self.0.values().for_each(|value| texts(value, &mut words));
-        words.retain(|word| word.len() >= HIDDEN && !but.contains(&&**word));
+        words.retain(|word| !is_plain(word) && !but.contains(&&**word));
         // A value that holds another goes first.
         words.sort_by_key(|word| std::cmp::Reverse(word.len()));
-        let hide = |text: String, word: &String| text.replace(&**word, "...");
+        let hide = |text: String, word: &String| match word.len() >= ANYWHERE {
+            true => text.replace(&**word, HIDDEN),
+            false => without_word(&text, word),
+        };
         words.iter().fold(text.to_owned(), hide)
     }
 
@@ -74,8 +77,45 @@ impl Values {
     }
 }
 
-/// Shorter values are words such as `true`.
-const HIDDEN: usize = 6;
+/// Values of this length are hidden within longer words too. In the place of shorter ones every other word would have gaps.
+const ANYWHERE: usize = 6;
+/// What stands in their place.
+const HIDDEN: &str = "...";
+
+/// Whether a value is no secret, and messages need the word: truth values, numbers of under four digits, one or two characters.
+fn is_plain(word: &str) -> bool {
+    let truths = ["true", "false", "yes", "no", "on", "off"];
+    let is_truth = truths.iter().any(|truth| word.eq_ignore_ascii_case(truth));
+    let digits = word.bytes().filter(u8::is_ascii_digit).count();
+    let is_number = word.parse::<f64>().is_ok();
+    is_truth || word.chars().count() < 3 || (is_number && digits < 4)
+}
+
+/// The text without a word, where no letter or digit beside it makes it a part of another one.
+fn without_word(text: &str, word: &str) -> String {
+    let joins = |inner: Option<char>, outer: Option<char>| {
+        let both = [inner, outer];
+        both.iter()
+            .all(|one| one.is_some_and(char::is_alphanumeric))
+    };
+    let (first, last) = (word.chars().next(), word.chars().next_back());
+    let (mut shown, mut rest, mut before) = (String::new(), text, None);
+    while let Some(next) = rest.chars().next() {
+        let is_end = |after: &&str| !joins(last, after.chars().next());
+        let after = rest.strip_prefix(word).filter(is_end);
+        match after.filter(|_| !joins(first, before)) {
+            Some(after) => {
+                shown.push_str(HIDDEN);
+                (rest, before) = (after, last);
+            }
+            None => {
+                shown.push(next);
+                (rest, before) = (rest.get(next.len_utf8()..).unwrap_or_default(), Some(next));
+            }
+        }
+    }
+    shown
+}
 
 /// All texts and numbers in a value; a text also as it is in quotes, where a line break is `\n`.
 fn texts(value: &Value, all: &mut Vec<String>) {
@@ -160,8 +200,31 @@ mod tests {
         let said = r#"port 8080: Invalid value: 4711472, Invalid value: "first\nsecond""#;
         assert_eq!(
             values.hidden_in(said, &[]),
-            r#"port 8080: Invalid value: ..., Invalid value: "...""#
+            r#"port ...: Invalid value: ..., Invalid value: "...""#
         );
+    }
+
+    #[test]
+    fn short_values_are_hidden_as_whole_words_alone() {
+        let hidden = |values: &str, said: &str| {
+            let values = Values::parse(values).unwrap();
+            values.hidden_in(said, &["vip"])
+        };
+        let values = "pin: 4711\nkey: abc\nsign: 'p@s!'\nname: vip";
+        for (said, shown) in [
+            (r#"Invalid value: "abc""#, r#"Invalid value: "...""#),
+            ("abc,abc abc", "...,... ..."),
+            ("abcd dabc 1abc abcabc", "abcd dabc 1abc abcabc"),
+            ("\u{e4}abc abc\u{e4}", "\u{e4}abc abc\u{e4}"),
+            ("pin 4711 of port 47110", "pin ... of port 47110"),
+            ("vip: xp@s! p@s!x", "vip: xp@s! ...x"),
+        ] {
+            assert_eq!(hidden(values, said), shown);
+        }
+        let plain =
+            "flag: true\nword: 'true'\ncount: 1\nlimit: 443\nhalf: 0.5\nx: ab\nanswer: 'No'";
+        let said = "true: 1 of 443 replicas, 0.5 ab, No";
+        assert_eq!(hidden(plain, said), said);
     }
 
     #[test]
