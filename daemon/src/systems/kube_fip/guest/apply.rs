@@ -16,43 +16,31 @@ use crate::{
     guests::objects::Texts,
 };
 
-/// Writes the keys of the ConfigMap that are fipd's; whether any had to be written.
+/// Writes the keys of the ConfigMap that are fipd's, or takes them out: then a ConfigMap that fipd made and that holds nothing else
+/// goes. Whether anything had to be written.
 pub async fn addresses(remote: &Remote, rule: MapRule, keys: &Texts) -> Result<bool, CallError> {
-    let target = map();
+    let (target, clears) = (map(), rule == MapRule::Clear);
     if rule == MapRule::Leave {
         return Ok(false);
     }
-    match remote.get::<ConfigMap>(&target).await? {
-        None => owned::create(remote, CONFIG_MAP, &target, address_map::new(keys)).await?,
-        Some(_) if rule == MapRule::Make => return Ok(false),
-        Some(found) => match address_map::change(&found, keys) {
-            Some(change) => owned::put_unchanged(remote, &target, &found.metadata, change).await?,
-            None => return Ok(false),
-        },
-    }
-    Ok(true)
-}
-
-/// Takes fipd's keys out; a ConfigMap that fipd made and that holds nothing else goes. Whether there were any.
-pub async fn no_addresses(remote: &Remote) -> Result<bool, CallError> {
-    let target = map();
     let Some(found) = remote.get::<ConfigMap>(&target).await? else {
-        return Ok(false);
+        if !clears {
+            owned::create(remote, CONFIG_MAP, &target, address_map::new(keys)).await?;
+        }
+        return Ok(!clears);
     };
-    if owned::is_ours(&found.metadata) && address_map::is_all_ours(&found) {
-        let uid = found.metadata.uid.as_deref().unwrap_or_default();
-        let version = found
-            .metadata
-            .resource_version
-            .as_deref()
-            .unwrap_or_default();
+    let meta = &found.metadata;
+    if clears && owned::is_ours(meta) && address_map::is_all_ours(&found) {
+        let uid = meta.uid.as_deref().unwrap_or_default();
+        let version = meta.resource_version.as_deref().unwrap_or_default();
         remote.delete_version(&target, uid, version).await?;
         return Ok(true);
     }
-    match address_map::change(&found, &Texts::new()) {
-        Some(change) => owned::put_unchanged(remote, &target, &found.metadata, change).await?,
-        None => return Ok(false),
-    }
+    let change = address_map::change(&found, keys).filter(|_| rule != MapRule::Make);
+    let Some(change) = change else {
+        return Ok(false);
+    };
+    owned::put_unchanged(remote, &target, meta, change).await?;
     Ok(true)
 }
 
@@ -131,11 +119,12 @@ mod tests {
             &*text.leak()
         };
         let (remote, asked) = canned(&[("GET", 200, map("fipd", "")), ("DELETE", 200, "{}")]);
-        assert!(no_addresses(&remote).await.unwrap());
+        let clear = async |remote: &Remote| addresses(remote, MapRule::Clear, &Texts::new()).await;
+        assert!(clear(&remote).await.unwrap());
         assert_eq!(asked.lock()[1].body["preconditions"]["uid"], json!("u"));
         for kept in [map("fipd", r#","range-global":"y""#), map("helm", "")] {
             let (remote, asked) = canned(&[("GET", 200, kept), ("PATCH", 200, "{}")]);
-            assert!(no_addresses(&remote).await.unwrap());
+            assert!(clear(&remote).await.unwrap());
             let body = asked.lock().pop().unwrap().body;
             assert_eq!(body["data"], json!({ "cidr-global": null }));
         }

@@ -34,8 +34,6 @@ pub struct VipPlan {
     /// The keys of the ConfigMap that are fipd's.
     pub keys: Texts,
     pub map: MapRule,
-    /// No Service is to get an address: the keys of the ConfigMap that are fipd's go.
-    pub clears_map: bool,
     /// `None`: what is installed stays as it is. None at all: what fipd installed goes.
     pub releases: Option<Vec<ChartRelease>>,
 }
@@ -53,7 +51,7 @@ impl VipPlan {
 
     /// A guest without anything of fipd's need not be reached for it.
     pub fn is_nothing(&self) -> bool {
-        self.removes() && self.map == MapRule::Leave
+        self.removes() && matches!(self.map, MapRule::Leave | MapRule::Clear)
     }
 }
 
@@ -67,6 +65,8 @@ pub enum MapRule {
     Make,
     /// The same, and its keys are kept in step.
     Keep,
+    /// No Service is to get an address: its keys that are fipd's go.
+    Clear,
 }
 
 /// Why a guest does not have everything yet.
@@ -185,7 +185,7 @@ pub fn plan(facts: &VipFacts<'_>) -> (VipPlan, Option<VipWait>) {
     let off = facts.config.install == GuestInstall::Disabled && !facts.map_when_disabled;
     if keys.is_empty() {
         let nothing = VipPlan {
-            clears_map: !off,
+            map: if off { MapRule::Leave } else { MapRule::Clear },
             releases: Some(Vec::new()),
             ..VipPlan::default()
         };
@@ -210,7 +210,6 @@ pub fn plan(facts: &VipFacts<'_>) -> (VipPlan, Option<VipWait>) {
     let plan = VipPlan {
         keys,
         map,
-        clears_map: false,
         releases,
     };
     (plan, installs.err())
@@ -309,11 +308,11 @@ mod tests {
     #[test]
     fn without_an_address_there_is_nothing_to_install_and_nothing_is_offered() {
         use GuestInstall::{Disabled, Enabled};
-        for (mode, map_when_disabled, clears) in [
-            (Enabled, true, true),
-            (Enabled, false, true),
-            (Disabled, true, true),
-            (Disabled, false, false),
+        for (mode, map_when_disabled, map) in [
+            (Enabled, true, MapRule::Clear),
+            (Enabled, false, MapRule::Clear),
+            (Disabled, true, MapRule::Clear),
+            (Disabled, false, MapRule::Leave),
         ] {
             let config = config(mode);
             let (plan, wait) = plan(&VipFacts {
@@ -324,8 +323,8 @@ mod tests {
                 map_when_disabled,
             });
             assert_eq!(plan.releases, Some(vec![]));
-            assert_eq!((plan.map, wait), (MapRule::Leave, Some(VipWait::NoAddress)));
-            assert_eq!(plan.clears_map, clears, "{mode:?} {map_when_disabled}");
+            let expected = (map, Some(VipWait::NoAddress));
+            assert_eq!((plan.map, wait), expected, "{mode:?} {map_when_disabled}");
         }
     }
 }

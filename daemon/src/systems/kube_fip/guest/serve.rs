@@ -218,10 +218,7 @@ impl VipGuests {
     }
 
     async fn write_addresses(&self, id: &str, remote: &Remote, plan: &VipPlan) -> Result<(), Stop> {
-        let written = match plan.clears_map {
-            true => apply::no_addresses(remote).await,
-            false => apply::addresses(remote, plan.map, &plan.keys).await,
-        };
+        let written = apply::addresses(remote, plan.map, &plan.keys).await;
         if let Ok(true) | Err(_) = written {
             self.counts.note(id, GuestEvent::ConfigMap, written.is_ok());
         }
