@@ -3,6 +3,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
+use fipd_crds::names::is_label;
 use serde_json::{Map, Value};
 
 use crate::{
@@ -36,34 +37,75 @@ image:
   tag: v0.0.7
 ";
 
-/// Whether a value can be used, or what is allowed.
-type KeyCheck = fn(&str) -> Result<(), &'static str>;
+/// Whether a value can be used, and what is told of one that cannot.
+type KeyRule = (fn(&str) -> bool, &'static str);
+
+const LEVEL: KeyRule = (
+    |text| log_level(text).is_some(),
+    "is no level; allowed are Panic, Fatal, Error, Warn, Info, Debug and Trace",
+);
+const TRUTH: KeyRule = (
+    |text| go_boolean(text).is_some(),
+    "is no truth value; allowed are \"true\" and \"false\"",
+);
+const INTERVAL: KeyRule = (
+    |text| seconds(text).is_some(),
+    "is no interval; allowed are 10 to 86400 seconds",
+);
+const PORT: KeyRule = (
+    |text| text.parse::<u16>().is_ok_and(|port| port > 0),
+    "is no port; allowed are 1 to 65535",
+);
+const INSTALL: KeyRule = (
+    |text| mode(text).is_some(),
+    "is no mode; allowed are \"enabled\", \"disabled\" and \"clusterlabel\"",
+);
+const NAMESPACE: KeyRule = (
+    is_label,
+    "is no name; allowed are up to 63 lower-case letters, digits and \"-\"",
+);
+const RELEASE: KeyRule = (
+    |text| is_label(text) && text.len() <= 53,
+    "is no name; allowed are up to 53 lower-case letters, digits and \"-\"",
+);
+const REFERENCE: KeyRule = (
+    |text| Reference::parse(text, KUBE_VIP).is_ok(),
+    "is no reference; allowed are the URL of a repository, oci://HOST/PATH/CHART and an absolute path",
+);
+const VERSION: KeyRule = (
+    |text| ChartVersion::parse(text).is_ok(),
+    "is no version; allowed is an exact one, such as 0.6.4",
+);
+const VALUES: KeyRule = (
+    |text| Values::parse(text).is_ok(),
+    "are no YAML map; values are KEY: VALUE lines",
+);
 
 /// Every key of the ConfigMap: name, the original's default, and what its value has to be.
-const KEYS: [(&str, &str, KeyCheck); 16] = [
-    ("logLevel", "Info", level),
-    ("traceIpamData", "false", truth),
-    ("operateGuestClusterInterval", "480", interval),
-    ("metricsPort", "8080", port),
-    ("kubevipGuestInstall", "clusterlabel", install),
-    ("kubevipUpdate", "false", truth),
-    ("kubevipNamespace", "kube-system", namespace),
-    ("kubevipReleaseName", KUBE_VIP, label),
+const KEYS: [(&str, &str, KeyRule); 16] = [
+    ("logLevel", "Info", LEVEL),
+    ("traceIpamData", "false", TRUTH),
+    ("operateGuestClusterInterval", "480", INTERVAL),
+    ("metricsPort", "8080", PORT),
+    ("kubevipGuestInstall", "clusterlabel", INSTALL),
+    ("kubevipUpdate", "false", TRUTH),
+    ("kubevipNamespace", "kube-system", NAMESPACE),
+    ("kubevipReleaseName", KUBE_VIP, RELEASE),
     (
         "kubevipChartRepoUrl",
         "https://kube-vip.io/helm-charts",
-        reference,
+        REFERENCE,
     ),
-    ("kubevipChartRef", "", reference),
-    ("kubevipChartVersion", "", version),
-    ("kubevipChartValues", KUBE_VIP_VALUES, values),
-    ("kubevipCloudProviderReleaseName", CLOUD_PROVIDER, label),
-    ("kubevipCloudProviderChartRef", "", reference),
-    ("kubevipCloudProviderChartVersion", "", version),
+    ("kubevipChartRef", "", REFERENCE),
+    ("kubevipChartVersion", "", VERSION),
+    ("kubevipChartValues", KUBE_VIP_VALUES, VALUES),
+    ("kubevipCloudProviderReleaseName", CLOUD_PROVIDER, RELEASE),
+    ("kubevipCloudProviderChartRef", "", REFERENCE),
+    ("kubevipCloudProviderChartVersion", "", VERSION),
     (
         "kubevipCloudProviderChartValues",
         CLOUD_PROVIDER_VALUES,
-        values,
+        VALUES,
     ),
 ];
 
@@ -92,7 +134,8 @@ pub fn usable(map: &Texts, before: &Texts, given: &KubeFipSettings) -> (Texts, V
     let (mut good, mut refused) = (Texts::new(), Vec::new());
     for (key, value) in map {
         let text = meant(key, value);
-        let Some((_, default, check)) = KEYS.iter().find(|(name, ..)| name == key) else {
+        let Some((_, default, (check, allowed))) = KEYS.iter().find(|(name, ..)| name == key)
+        else {
             let names: Vec<&str> = KEYS.iter().map(|(name, ..)| *name).collect();
             let message = format!(
                 "{key}: unknown key, not used; allowed are {}",
@@ -104,27 +147,24 @@ pub fn usable(map: &Texts, before: &Texts, given: &KubeFipSettings) -> (Texts, V
         if text.trim().is_empty() {
             continue;
         }
-        match check(text) {
-            Ok(()) => {
-                good.insert(key.clone(), value.clone());
-            }
-            Err(allowed) => {
-                let kept = before.get(key);
-                let stays = match kept {
-                    Some(_) => "the value before stays in force".to_owned(),
-                    None if secret(key) => "the default is in force".to_owned(),
-                    None => format!("the default {default:?} is in force"),
-                };
-                // Values of charts may hold secrets, and so may URLs.
-                let shown = match secret(key) || text.contains('@') {
-                    true => String::new(),
-                    false => format!(" {:?}", shortened(text)),
-                };
-                let message = format!("{key}:{shown} {allowed}; {stays} until it is corrected");
-                refused.push(message);
-                good.extend(kept.map(|kept| (key.clone(), kept.clone())));
-            }
+        if check(text) {
+            good.insert(key.clone(), value.clone());
+            continue;
         }
+        let kept = before.get(key);
+        let stays = match kept {
+            Some(_) => "the value before stays in force".to_owned(),
+            None if secret(key) => "the default is in force".to_owned(),
+            None => format!("the default {default:?} is in force"),
+        };
+        // Values of charts may hold secrets, and so may URLs.
+        let shown = match secret(key) || text.contains('@') {
+            true => String::new(),
+            false => format!(" {:?}", shortened(text)),
+        };
+        let message = format!("{key}:{shown} {allowed}; {stays} until it is corrected");
+        refused.push(message);
+        good.extend(kept.map(|kept| (key.clone(), kept.clone())));
     }
     if let Some(twice) = same_release(&good, given) {
         refused.push(format!(
@@ -280,20 +320,6 @@ fn shortened(text: &str) -> String {
     text.chars().take(60).collect()
 }
 
-fn reference(text: &str) -> Result<(), &'static str> {
-    match Reference::parse(text, KUBE_VIP) {
-        Ok(_) => Ok(()),
-        Err(_) => Err(
-            "is no reference; allowed are the URL of a repository, oci://HOST/PATH/CHART and an absolute path",
-        ),
-    }
-}
-
-fn version(text: &str) -> Result<(), &'static str> {
-    let known = ChartVersion::parse(text).map(drop);
-    known.map_err(|_| "is no version; allowed is an exact one, such as 0.6.4")
-}
-
 /// As the original's logger reads it.
 fn log_level(text: &str) -> Option<GuestLogLevel> {
     match text.to_lowercase().as_str() {
@@ -309,52 +335,6 @@ fn seconds(text: &str) -> Option<GuestInterval> {
 
 fn mode(text: &str) -> Option<GuestInstall> {
     text.to_lowercase().parse().ok()
-}
-
-fn level(text: &str) -> Result<(), &'static str> {
-    let known = log_level(text).map(drop);
-    known.ok_or("is no level; allowed are Panic, Fatal, Error, Warn, Info, Debug and Trace")
-}
-
-fn truth(text: &str) -> Result<(), &'static str> {
-    let known = go_boolean(text).map(drop);
-    known.ok_or("is no truth value; allowed are \"true\" and \"false\"")
-}
-
-fn interval(text: &str) -> Result<(), &'static str> {
-    let known = seconds(text).map(drop);
-    known.ok_or("is no interval; allowed are 10 to 86400 seconds")
-}
-
-fn port(text: &str) -> Result<(), &'static str> {
-    match text.parse::<u16>() {
-        Ok(port) if port > 0 => Ok(()),
-        Ok(_) | Err(_) => Err("is no port; allowed are 1 to 65535"),
-    }
-}
-
-fn install(text: &str) -> Result<(), &'static str> {
-    let known = mode(text).map(drop);
-    known.ok_or("is no mode; allowed are \"enabled\", \"disabled\" and \"clusterlabel\"")
-}
-
-fn namespace(text: &str) -> Result<(), &'static str> {
-    match fipd_crds::names::is_label(text) {
-        true => Ok(()),
-        false => Err("is no name; allowed are up to 63 lower-case letters, digits and \"-\""),
-    }
-}
-
-fn label(text: &str) -> Result<(), &'static str> {
-    match fipd_crds::names::is_label(text) && text.len() <= 53 {
-        true => Ok(()),
-        false => Err("is no name; allowed are up to 53 lower-case letters, digits and \"-\""),
-    }
-}
-
-fn values(text: &str) -> Result<(), &'static str> {
-    let parsed = Values::parse(text).map(drop);
-    parsed.map_err(|_| "are no YAML map; values are KEY: VALUE lines")
 }
 
 #[cfg(test)]
@@ -380,8 +360,8 @@ mod tests {
 
     #[test]
     fn every_default_is_usable_and_the_originals() {
-        for (key, default, check) in KEYS {
-            assert!(default.is_empty() || check(default).is_ok(), "{key}");
+        for (key, default, (check, _)) in KEYS {
+            assert!(default.is_empty() || check(default), "{key}");
         }
         let config = config(&[]);
         assert_eq!(config.interval, Duration::from_secs(480));
