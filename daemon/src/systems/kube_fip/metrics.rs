@@ -148,22 +148,18 @@ pub fn register_own(registry: &mut Registry, sites: VipSites) {
         "What was done about charts in guests: install, which an upgrade is too, and uninstall",
         sites.operations.clone(),
     );
-    let add = |figures: &mut OwnFigures, guests: &Arc<VipGuests>, more: &_| {
-        figures.add(guests, more);
-    };
     own.register_collector(live(move |encoder| {
-        encode_connected(encoder, &sites.guests.all(), add, OwnFigures::series)
+        let all = sites.guests.all();
+        encode_connected(encoder, &all, OwnFigures::add, OwnFigures::series)
     }));
 }
 
 /// Adds the series of the original.
 pub fn register(registry: &mut Registry, sites: VipSites) {
     let family = registry.sub_registry_with_prefix("kubefipoperator");
-    let add = |figures: &mut VipFigures, guests: &Arc<VipGuests>, more: &_| {
-        figures.add(guests, more);
-    };
     family.register_collector(live(move |encoder| {
-        encode_connected(encoder, &sites.guests.all(), add, VipFigures::series)
+        let all = sites.guests.all();
+        encode_connected(encoder, &all, VipFigures::add, VipFigures::series)
     }));
 }
 
@@ -175,7 +171,7 @@ struct OwnFigures {
 }
 
 impl OwnFigures {
-    fn add(&mut self, guests: &VipGuests, more: &Labels<'static>) {
+    fn add(&mut self, guests: &Arc<VipGuests>, more: &Labels<'static>) {
         let reasons = guests.board.reasons(&guests.site.name, SYSTEM);
         for ((phase, reason), count) in reasons {
             let labels = [("phase", phase.as_str()), ("reason", reason)];
@@ -241,7 +237,7 @@ impl VipGuests {
 }
 
 impl VipFigures {
-    fn add(&mut self, guests: &VipGuests, more: &Labels<'static>) {
+    fn add(&mut self, guests: &Arc<VipGuests>, more: &Labels<'static>) {
         guests.usages(|key, range, found| {
             if let Some((_, usage)) = found {
                 self.range(key, range, usage, more);

@@ -35,15 +35,6 @@ pub(super) struct FollowedConfig {
 }
 
 impl VipGuests {
-    /// Reads it for the first time; `false`: the session is over.
-    pub(super) async fn follow_first_config(&self) -> bool {
-        let cancel = self.site.cancel();
-        cancel
-            .run_until_cancelled(self.read_config())
-            .await
-            .is_some()
-    }
-
     /// Follows its changes until the session ends.
     pub(super) async fn follow_config(&self) {
         let cancel = self.site.cancel();

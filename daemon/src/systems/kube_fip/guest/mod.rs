@@ -187,8 +187,11 @@ impl VipGuests {
         let all = Arc::clone(self);
         tasks.spawn(async move {
             let cancel = all.site.cancel();
-            let known = cancel.run_until_cancelled(all.known()).await;
-            if known.is_some() && all.follow_first_config().await {
+            let known = async {
+                all.known().await;
+                all.read_config().await
+            };
+            if cancel.run_until_cancelled(known).await.is_some() {
                 all.everything_changed();
                 all.queue_keepers().await;
                 all.run().await;

@@ -82,22 +82,20 @@ impl VipGuests {
             };
             ranges.map(pool).collect()
         });
+        let detail = |field, label, value| GuestDetail {
+            field,
+            label,
+            value,
+        };
+        let (leases, kept) = (leases.collect(), self.kept(id));
         vec![
-            GuestDetail {
-                field: "addresses",
-                label: "Addresses",
-                value: DetailValue::Leases(leases.collect()),
-            },
-            GuestDetail {
-                field: "kept_addresses",
-                label: "Kept addresses",
-                value: DetailValue::Leases(self.kept(id)),
-            },
-            GuestDetail {
-                field: "ranges",
-                label: "Ranges",
-                value: DetailValue::Pools(pools),
-            },
+            detail("addresses", "Addresses", DetailValue::Leases(leases)),
+            detail(
+                "kept_addresses",
+                "Kept addresses",
+                DetailValue::Leases(kept),
+            ),
+            detail("ranges", "Ranges", DetailValue::Pools(pools)),
         ]
     }
 }
