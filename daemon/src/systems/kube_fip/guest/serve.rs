@@ -31,11 +31,8 @@ use crate::{
 /// The deadline of a look at one guest. Each of its requests has one of its own, a list a minute.
 const LOOK: Duration = Duration::from_secs(120);
 
-/// What a look at a guest came to.
-pub(super) struct VipLook {
-    pub plan: VipPlan,
-    pub wait: Option<VipWait>,
-}
+/// What a look at a guest came to: what it is to have, and what that waits for.
+type VipLook = (VipPlan, Option<VipWait>);
 
 /// Rancher calls the kubeconfig Secret of a guest as its provisioning Cluster; the display name may be that of several.
 pub(super) fn guest_name<'a>(
@@ -95,7 +92,7 @@ impl VipGuests {
                 self.board.remove(&self.site.name, id, SYSTEM);
                 return Next::Done;
             }
-            Ok(Some(VipLook { plan, wait })) => {
+            Ok(Some((plan, wait))) => {
                 let says = self.says(id, &plan, wait.as_ref());
                 let pause = wait.as_ref().map_or(interval, VipWait::pause);
                 (says, Some(plan), self.next_look(id, pause))
@@ -137,7 +134,7 @@ impl VipGuests {
         if plan.is_nothing() && !note.written && !keeps {
             // It is not asked any more, and whether it answers is not known.
             self.counts.forget(id);
-            return Ok(Some(VipLook { plan, wait }));
+            return Ok(Some((plan, wait)));
         }
         let remote = match self.reach((id, cluster), (&key, &*made)).await {
             // Nothing runs there yet that could use one.
@@ -146,7 +143,7 @@ impl VipGuests {
             ))) if keeps && self.is_untouched(id) => {
                 self.release_kept(id, "its guest was never written to")
                     .await?;
-                return Ok(Some(VipLook { plan, wait }));
+                return Ok(Some((plan, wait)));
             }
             reached => reached?,
         };
@@ -169,7 +166,7 @@ impl VipGuests {
         self.access.rest(id);
         match unserved {
             Some(stop) => Err(stop),
-            None => Ok(Some(VipLook { plan, wait })),
+            None => Ok(Some((plan, wait))),
         }
     }
 
@@ -237,12 +234,7 @@ impl VipGuests {
     }
 
     /// What the guest is to have, as far as it is known.
-    pub(super) async fn planned(
-        &self,
-        id: &str,
-        key: &Key,
-        made: &Provisioned,
-    ) -> (VipPlan, Option<VipWait>) {
+    pub(super) async fn planned(&self, id: &str, key: &Key, made: &Provisioned) -> VipLook {
         let malformed = self.fips.keys_in(id).into_iter();
         let mut malformed =
             malformed.filter(|key| matches!(self.fips.seen(key), Some(Observed::Malformed(_))));
