@@ -44,19 +44,16 @@ pub fn require(session: &ClusterSession, system: &System) -> Result<(), Takeover
     )))
 }
 
+/// A report, or why there is none.
+pub type TakeoverFuture<'a> = BoxFuture<'a, Result<TakeoverReport, TakeoverError>>;
+
 /// How a system looks at what its originals left, and takes it over.
 pub trait Takeover: Send + Sync {
     /// What is found and what would change. Changes nothing.
-    fn look<'a>(
-        &'a self,
-        session: &'a ClusterSession,
-    ) -> BoxFuture<'a, Result<TakeoverReport, TakeoverError>>;
+    fn look<'a>(&'a self, session: &'a ClusterSession) -> TakeoverFuture<'a>;
 
     /// Does what is done only where it is asked for, and says what became of it. Doing it again changes nothing.
-    fn adopt<'a>(
-        &'a self,
-        log: AdoptLog<'a>,
-    ) -> BoxFuture<'a, Result<TakeoverReport, TakeoverError>>;
+    fn adopt<'a>(&'a self, log: AdoptLog<'a>) -> TakeoverFuture<'a>;
 }
 
 /// Why there is no report, or nothing was taken over.
@@ -177,17 +174,11 @@ mod tests {
     struct Nothing;
 
     impl Takeover for Nothing {
-        fn look<'a>(
-            &'a self,
-            _: &'a ClusterSession,
-        ) -> BoxFuture<'a, Result<TakeoverReport, TakeoverError>> {
+        fn look<'a>(&'a self, _: &'a ClusterSession) -> TakeoverFuture<'a> {
             Box::pin(async { Ok(TakeoverReport::default()) })
         }
 
-        fn adopt<'a>(
-            &'a self,
-            log: AdoptLog<'a>,
-        ) -> BoxFuture<'a, Result<TakeoverReport, TakeoverError>> {
+        fn adopt<'a>(&'a self, log: AdoptLog<'a>) -> TakeoverFuture<'a> {
             self.look(log.session)
         }
     }

@@ -24,7 +24,7 @@ use crate::{
         Asks, FuzzJudge, Judge, Judged, ReviewedKind, Sample,
         review::{Question, Verdict},
     },
-    adopt::{AdoptLog, Takeover, TakeoverError, TakeoverReport},
+    adopt::{AdoptLog, Takeover, TakeoverFuture, TakeoverReport},
     api::{rights, sample::Site},
     cli::{command_of, system::asked},
     clock,
@@ -236,19 +236,13 @@ impl Judge for RunningSixth {
 }
 
 impl Takeover for RunningSixth {
-    fn look<'a>(
-        &'a self,
-        _session: &'a ClusterSession,
-    ) -> BoxFuture<'a, Result<TakeoverReport, TakeoverError>> {
+    fn look<'a>(&'a self, _session: &'a ClusterSession) -> TakeoverFuture<'a> {
         let mut report = TakeoverReport::<&str>::default();
         report.act("Brush studio/fine", "cleans it", "soap");
         Box::pin(std::future::ready(Ok(report.shown())))
     }
 
-    fn adopt<'a>(
-        &'a self,
-        log: AdoptLog<'a>,
-    ) -> BoxFuture<'a, Result<TakeoverReport, TakeoverError>> {
+    fn adopt<'a>(&'a self, log: AdoptLog<'a>) -> TakeoverFuture<'a> {
         self.look(log.session)
     }
 }

@@ -10,7 +10,6 @@ use std::{
 
 use fipd_core::{System, Text};
 use fipd_crds::flat_network::{FlatNetworkIP, FlatNetworkSubnet};
-use futures::future::BoxFuture;
 use k8s_openapi::api::{apps::v1::Deployment, rbac::v1::ClusterRoleBinding};
 use kube::{Api, ResourceExt as _, api::ListParams};
 use serde_json::Value;
@@ -25,7 +24,7 @@ use super::{
 use crate::{
     adopt::{
         self, AdoptLog, ChangeBy, FindingKind, OriginalWorkload, Takeover, TakeoverError,
-        TakeoverReport,
+        TakeoverFuture, TakeoverReport,
     },
     clusters::{ClusterSession, adoption::complete_list},
     controller::{
@@ -285,17 +284,11 @@ fn gives_all_rights(binding: &ClusterRoleBinding) -> bool {
 }
 
 impl Takeover for FlatTakeover {
-    fn look<'a>(
-        &'a self,
-        session: &'a ClusterSession,
-    ) -> BoxFuture<'a, Result<TakeoverReport, TakeoverError>> {
+    fn look<'a>(&'a self, session: &'a ClusterSession) -> TakeoverFuture<'a> {
         Box::pin(async { Ok(self.report(session).await?.shown()) })
     }
 
-    fn adopt<'a>(
-        &'a self,
-        log: AdoptLog<'a>,
-    ) -> BoxFuture<'a, Result<TakeoverReport, TakeoverError>> {
+    fn adopt<'a>(&'a self, log: AdoptLog<'a>) -> TakeoverFuture<'a> {
         Box::pin(async move {
             let mut report = self.report(log.session).await?.unblocked()?;
             let remote = Remote::new(log.session.client.clone());

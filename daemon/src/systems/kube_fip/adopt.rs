@@ -7,7 +7,6 @@ use std::{collections::BTreeMap, net::IpAddr};
 
 use fipd_core::{NetworkId, System};
 use fipd_crds::kube_fip::{FloatingIPRange, GuestFloatingIP};
-use futures::future::BoxFuture;
 use kube::{Api, ResourceExt as _, api::ListParams};
 
 use super::{
@@ -17,7 +16,7 @@ use super::{
     settings::KubeFipSettings,
 };
 use crate::{
-    adopt::{self, AdoptLog, FindingKind, Takeover, TakeoverError, TakeoverReport},
+    adopt::{self, AdoptLog, FindingKind, Takeover, TakeoverError, TakeoverFuture, TakeoverReport},
     clusters::{ClusterSession, adoption::complete_list},
     controller::{client::Remote, store::Key},
     guests::GuestBoard,
@@ -151,18 +150,12 @@ async fn program(session: &ClusterSession, remote: &Remote, report: &mut Takeove
 }
 
 impl Takeover for KubeFipTakeover {
-    fn look<'a>(
-        &'a self,
-        session: &'a ClusterSession,
-    ) -> BoxFuture<'a, Result<TakeoverReport, TakeoverError>> {
+    fn look<'a>(&'a self, session: &'a ClusterSession) -> TakeoverFuture<'a> {
         Box::pin(self.report(session))
     }
 
     /// Nothing is changed here: once the original is gone, fipd begins by itself.
-    fn adopt<'a>(
-        &'a self,
-        log: AdoptLog<'a>,
-    ) -> BoxFuture<'a, Result<TakeoverReport, TakeoverError>> {
+    fn adopt<'a>(&'a self, log: AdoptLog<'a>) -> TakeoverFuture<'a> {
         Box::pin(async move { self.report(log.session).await?.unblocked() })
     }
 }

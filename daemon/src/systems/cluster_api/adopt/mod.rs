@@ -13,7 +13,6 @@ use std::{
 
 use fipd_core::{System, Text};
 use fipd_crds::cluster_api::{Cluster, IPAddress, IPAddressClaim};
-use futures::future::BoxFuture;
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::ListParams;
 
@@ -27,7 +26,8 @@ use super::{
 };
 use crate::{
     adopt::{
-        self, AdoptLog, FindingKind, OriginalWorkload, Takeover, TakeoverError, TakeoverReport,
+        self, AdoptLog, FindingKind, OriginalWorkload, Takeover, TakeoverError, TakeoverFuture,
+        TakeoverReport,
     },
     clusters::{ClusterSession, adoption::complete_list, lenient::Lenient},
     controller::{
@@ -369,17 +369,11 @@ fn judge(
 }
 
 impl Takeover for IpamTakeover {
-    fn look<'a>(
-        &'a self,
-        session: &'a ClusterSession,
-    ) -> BoxFuture<'a, Result<TakeoverReport, TakeoverError>> {
+    fn look<'a>(&'a self, session: &'a ClusterSession) -> TakeoverFuture<'a> {
         Box::pin(async { Ok(self.report(session).await?.shown()) })
     }
 
-    fn adopt<'a>(
-        &'a self,
-        log: AdoptLog<'a>,
-    ) -> BoxFuture<'a, Result<TakeoverReport, TakeoverError>> {
+    fn adopt<'a>(&'a self, log: AdoptLog<'a>) -> TakeoverFuture<'a> {
         Box::pin(async move { Ok(self.take_all(log).await?.shown()) })
     }
 }

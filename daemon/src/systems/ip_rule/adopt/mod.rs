@@ -14,12 +14,11 @@ use fipd_core::{
     host::{Rule, RuleSet},
 };
 use fipd_crds::ip_rule::{IPRule, IPRuleConfig};
-use futures::future::BoxFuture;
 
 use crate::{
     adopt::{
         self, AdoptLog, ChangeState, Looked, OriginalWorkload, Takeover, TakeoverError,
-        TakeoverReport, leases::LeaseHolder,
+        TakeoverFuture, TakeoverReport, leases::LeaseHolder,
     },
     clusters::ClusterSession,
     rules::{Command, RuleBoard, View},
@@ -105,17 +104,11 @@ impl RuleTakeover {
 }
 
 impl Takeover for RuleTakeover {
-    fn look<'a>(
-        &'a self,
-        session: &'a ClusterSession,
-    ) -> BoxFuture<'a, Result<TakeoverReport, TakeoverError>> {
+    fn look<'a>(&'a self, session: &'a ClusterSession) -> TakeoverFuture<'a> {
         Box::pin(async { Ok(self.report(session).await?.shown()) })
     }
 
-    fn adopt<'a>(
-        &'a self,
-        log: AdoptLog<'a>,
-    ) -> BoxFuture<'a, Result<TakeoverReport, TakeoverError>> {
+    fn adopt<'a>(&'a self, log: AdoptLog<'a>) -> TakeoverFuture<'a> {
         Box::pin(async move { Ok(self.take_all(log).await?.shown()) })
     }
 }

@@ -22,7 +22,6 @@ mod pools;
 mod tests;
 
 use fipd_core::{KeyBytes, System, Text};
-use futures::future::BoxFuture;
 
 use self::{
     inventory::SiteInventory,
@@ -34,7 +33,8 @@ use super::{
 };
 use crate::{
     adopt::{
-        AdoptLog, ChangeState, FindingKind, Takeover, TakeoverChange, TakeoverError, TakeoverReport,
+        AdoptLog, ChangeState, FindingKind, Takeover, TakeoverChange, TakeoverError,
+        TakeoverFuture, TakeoverReport,
     },
     clusters::ClusterSession,
     controller::{endpoint::OwnEndpoint, store::Key},
@@ -60,17 +60,11 @@ impl SiteTakeover {
 }
 
 impl Takeover for SiteTakeover {
-    fn look<'a>(
-        &'a self,
-        session: &'a ClusterSession,
-    ) -> BoxFuture<'a, Result<TakeoverReport, TakeoverError>> {
+    fn look<'a>(&'a self, session: &'a ClusterSession) -> TakeoverFuture<'a> {
         Box::pin(async { Ok(self.report(session).await?.shown()) })
     }
 
-    fn adopt<'a>(
-        &'a self,
-        log: AdoptLog<'a>,
-    ) -> BoxFuture<'a, Result<TakeoverReport, TakeoverError>> {
+    fn adopt<'a>(&'a self, log: AdoptLog<'a>) -> TakeoverFuture<'a> {
         Box::pin(async move {
             let mut report = self.report(log.session).await?.unblocked()?;
             let mut before = Vec::new();
