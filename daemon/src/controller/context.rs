@@ -64,6 +64,18 @@ impl<V: PartialEq + Debug> Context<V> {
         }
     }
 
+    /// The same by the client of the cluster's session.
+    pub fn of_site(
+        kind: Kind,
+        site: &Arc<Site>,
+        events: &Arc<Events>,
+        objects: &Arc<Objects<V>>,
+    ) -> Self {
+        let remote = Remote::new(site.session.client.clone());
+        let (site, events) = (Arc::clone(site), Arc::clone(events));
+        Self::new(kind, site, remote, events, Arc::clone(objects))
+    }
+
     /// The kind, in the API version in which its objects are followed.
     pub fn kind(&self) -> Kind {
         self.objects.followed_as().unwrap_or(self.kind)

@@ -31,7 +31,6 @@ use crate::{
     config::SystemConfig,
     controller::{
         address_user::inventory::AddressInventory,
-        client::Remote,
         context::Context,
         events::Events,
         pool_source::close_all,
@@ -51,8 +50,7 @@ use crate::{
 };
 use claim::{ClaimController, ManagedClaims};
 use pool::{
-    PoolObjects,
-    observe::{self, PoolObject},
+    PoolObjects, observe,
     source::{ClaimPoolSource, ClaimPools, OFF},
 };
 
@@ -82,7 +80,6 @@ impl RunningSystem for AddressClaims {
 
 async fn serve(site: Arc<Site>) {
     let cancel = site.cancel();
-    let remote = Remote::new(site.session.client.clone());
     let queue = Queue::<Key>::new();
     let events = events_behind(&site, &queue);
     let mut tasks = JoinSet::new();
@@ -91,8 +88,8 @@ async fn serve(site: Arc<Site>) {
     {
         tracing::warn!(cluster = %site.name, "pools of its objects are not closed yet: {error}");
     }
-    pools(&site, &remote, &events, &mut tasks);
-    let context = Context::new(CLAIM, Arc::clone(&site), remote, events, Objects::new());
+    pools(&site, &events, &mut tasks);
+    let context = Context::of_site(CLAIM, &site, &events, &Objects::new());
     let claims = ClaimController::new(context.with_queue(queue), ManagedClaims);
     let objects = &claims.context().objects;
     count(&site, "AddressClaims", objects);
@@ -115,19 +112,16 @@ async fn serve(site: Arc<Site>) {
 }
 
 /// Pool objects, in both directions. A cluster whose pools cannot be listed has its claims served all the same.
-fn pools(site: &Arc<Site>, remote: &Remote, events: &Arc<Events>, tasks: &mut JoinSet<()>) {
-    let context = |kind, objects: &Arc<Objects<PoolObject>>| {
-        let (site, remote, events) = (Arc::clone(site), remote.clone(), Arc::clone(events));
-        Context::new(kind, site, remote, events, Arc::clone(objects))
-    };
+fn pools(site: &Arc<Site>, events: &Arc<Events>, tasks: &mut JoinSet<()>) {
     let (objects, own) = (Objects::new(), Objects::new());
-    let mirrors = PoolObjects::new(context(POOL, &objects));
+    let mirrors = PoolObjects::new(Context::of_site(POOL, site, events, &objects));
     let settings = site.session.settings.of::<ClaimsSettings>();
     let source = || ClaimPoolSource {
         settings: settings.clone(),
     };
-    let cluster = ClaimPools::new(context(POOL, &objects), source());
-    let namespaced = ClaimPools::new(context(NAMESPACED_POOL, &own), source());
+    let cluster = ClaimPools::new(Context::of_site(POOL, site, events, &objects), source());
+    let namespaced = Context::of_site(NAMESPACED_POOL, site, events, &own);
+    let namespaced = ClaimPools::new(namespaced, source());
     let (mirror, source) = (Arc::clone(&mirrors), Arc::clone(&cluster));
     let view = |pool: fipd_io::Pool| Some(observe::view(pool));
     mirrors.context().follow(tasks, view, move |key| {

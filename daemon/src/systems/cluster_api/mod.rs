@@ -52,7 +52,6 @@ use crate::{
     clusters::{ClusterSession, adoption},
     config::{ClusterSettings, SystemConfig, operation::SystemOperation},
     controller::{
-        client::Remote,
         context::Context,
         events::Events,
         kind::Kind,
@@ -258,11 +257,11 @@ async fn serve(site: Arc<Site>, system: RunningClusterApi) {
     let users = PoolUsers::default();
     let pools = AllPools::new(&site, &events, &users);
     let user = IpClaims::new(pools.stores(), &users, &system.means.prober);
-    let context = context(CLAIM, &site, &events).with_queue(queue);
+    let context = Context::of_site(CLAIM, &site, &events, &Objects::new()).with_queue(queue);
     let claims = IpClaimController::new(context, user);
     count(&site, "IPAddressClaims", &claims.context.objects);
     count(&site, "IPAddresses", &claims.user.addresses);
-    let clusters = other(CLUSTER, &site, &events, &claims.user.clusters);
+    let clusters = Context::of_site(CLUSTER, &site, &events, &claims.user.clusters);
     let vips = VipController::new(clusters, &claims, &system.counts);
     system.sites.vips.add(&site.name, Arc::downgrade(&vips));
     count(&site, "Clusters", &claims.user.clusters);
@@ -326,7 +325,7 @@ fn keep_webhooks(
 impl AllPools {
     fn new(site: &Arc<Site>, events: &Arc<Events>, users: &PoolUsers) -> Self {
         let settings = site.settings::<ClusterApiSettings>();
-        let context = |kind| context(kind, site, events);
+        let context = |kind| Context::of_site(kind, site, events, &Objects::new());
         let addresses = |kind| {
             let (settings, users) = (settings.clone(), users.clone());
             InClusterPools::new(context(kind), InClusterSource { settings, users })
@@ -409,7 +408,7 @@ fn watch(
         wake(&waiting, CLUSTER, key);
         queue.add(key.clone());
     });
-    let objects = other(ADDRESS_OBJECT, site, events, &claims.user.addresses);
+    let objects = Context::of_site(ADDRESS_OBJECT, site, events, &claims.user.addresses);
     let (queue, all) = (Arc::clone(&claims.context.queue), Arc::clone(vips));
     let view = |address: IPAddress| Some(AddressView::of(address));
     objects.follow(tasks, view, move |key| {
@@ -424,7 +423,7 @@ fn watch(
         all.claim_changed(key);
     });
     if site.settings::<ClusterApiSettings>().vips {
-        let classes = other(CLUSTER_CLASS_OBJECT, site, events, &vips.classes);
+        let classes = Context::of_site(CLUSTER_CLASS_OBJECT, site, events, &vips.classes);
         let all = Arc::clone(vips);
         let view = |class: ClusterClass| Some(ClassView::of(class));
         classes.follow(tasks, view, move |key| all.class_changed(key));
@@ -469,19 +468,4 @@ fn wake(claims: &IpClaimController, kind: Kind, key: &Key) {
         .waiting_on(kind.kind, key)
         .into_iter();
     waiting.for_each(|claim| claims.context.queue.add(claim));
-}
-
-fn context<V: PartialEq + Debug>(kind: Kind, site: &Arc<Site>, events: &Arc<Events>) -> Context<V> {
-    other(kind, site, events, &Objects::new())
-}
-
-fn other<V: PartialEq + Debug>(
-    kind: Kind,
-    site: &Arc<Site>,
-    events: &Arc<Events>,
-    objects: &Arc<Objects<V>>,
-) -> Context<V> {
-    let remote = Remote::new(site.session.client.clone());
-    let (site, events) = (Arc::clone(site), Arc::clone(events));
-    Context::new(kind, site, remote, events, Arc::clone(objects))
 }

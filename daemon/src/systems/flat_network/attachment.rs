@@ -20,7 +20,7 @@ use self::plan::{AttachmentPlan, plan};
 use crate::controller::{
     Reconciled,
     attachments::NETWORK_ATTACHMENT,
-    client::{Patch, Remote},
+    client::Patch,
     context::Context,
     events::Events,
     kind::NAMESPACE,
@@ -86,10 +86,8 @@ pub fn start(
     config: &AttachmentConfig,
     tasks: &mut JoinSet<()>,
 ) -> Arc<AttachmentController> {
-    let remote = Remote::new(site.session.client.clone());
-    let (at, events) = (Arc::clone(site), Arc::clone(events));
     let controller = Arc::new(AttachmentController {
-        context: Context::new(NAMESPACE, at, remote, events, Objects::new()),
+        context: Context::of_site(NAMESPACE, site, events, &Objects::new()),
         attachments: Objects::new(),
         config: config.to_json(),
         served: watch::Sender::new(None),

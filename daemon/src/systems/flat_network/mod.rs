@@ -27,7 +27,7 @@ mod shared_pods;
 pub mod subnet;
 pub mod workload;
 
-use std::{collections::BTreeMap, fmt::Debug, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use fipd_core::{System, Text};
 use fipd_crds::flat_network::{FlatNetworkIP, FlatNetworkSubnet};
@@ -49,10 +49,9 @@ use crate::{
     connected::Connected,
     controller::{
         address_user::inventory::AddressInventory,
-        client::Remote,
         context::Context,
         events::Events,
-        kind::{Kind, POD},
+        kind::POD,
         leader_election::{self, Wanted},
         meta::Meta,
         queue::Queue,
@@ -202,8 +201,8 @@ async fn serve(site: Arc<Site>, system: RunningFlatNetwork) {
     let events = events_behind(&site, &queue);
     let mut tasks = JoinSet::new();
     let settings = site.settings::<FlatNetworkSettings>();
-    let ips = context(FLAT_IP, &site, &events).with_queue(queue);
-    let subnets = context::<SubnetView>(SUBNET_OBJECT, &site, &events);
+    let ips = Context::of_site(FLAT_IP, &site, &events, &Objects::new()).with_queue(queue);
+    let subnets = Context::<SubnetView>::of_site(SUBNET_OBJECT, &site, &events, &Objects::new());
     let ips = FlatIpController::new(ips, FlatIps::new(settings, &subnets.objects));
     let accepted = Arc::<AcceptedSubnets>::default();
     let source = SubnetSource {
@@ -213,7 +212,7 @@ async fn serve(site: Arc<Site>, system: RunningFlatNetwork) {
         accepted: Arc::clone(&accepted),
     };
     let subnets = Subnets::new(subnets, source);
-    let pods = context::<PodView>(POD, &site, &events);
+    let pods = Context::<PodView>::of_site(POD, &site, &events, &Objects::new());
     let known = (&subnets.context().objects, &accepted);
     let pods = PodController::new(pods, &ips, known);
     system.sites.add(&site.name, Arc::downgrade(&pods));
@@ -372,15 +371,4 @@ fn watch(
         })
     };
     tasks::spawn(tasks, site, Arc::clone(&pods.namespaces), view, |_| {});
-}
-
-fn context<V: PartialEq + Debug>(kind: Kind, site: &Arc<Site>, events: &Arc<Events>) -> Context<V> {
-    let remote = Remote::new(site.session.client.clone());
-    Context::new(
-        kind,
-        Arc::clone(site),
-        remote,
-        Arc::clone(events),
-        Objects::new(),
-    )
 }

@@ -26,7 +26,7 @@ pub mod rancher;
 pub mod range;
 pub mod settings;
 
-use std::{collections::BTreeMap, fmt::Debug, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use fipd_core::System;
 use futures::future::BoxFuture;
@@ -42,8 +42,6 @@ use crate::{
         address_user::inventory::AddressInventory,
         client::Remote,
         context::Context,
-        events::Events,
-        kind::Kind,
         queue::Queue,
         reconcile,
         reconcile::Controller,
@@ -137,10 +135,11 @@ async fn serve(site: Arc<Site>, system: RunningKubeFip) {
     let mut tasks = JoinSet::new();
     let clusters = RancherClusters::new(&site, &system.means);
     let attachments = Arc::clone(&clusters.attachments);
-    let fips = context(FLOATING_IP, &site, &events).with_queue(queue);
+    let fips = Context::of_site(FLOATING_IP, &site, &events, &Objects::new()).with_queue(queue);
     let shown = Arc::clone(&fips.objects);
     let source = RangeSource::new(site.settings(), Some(attachments), shown);
-    let ranges = Ranges::new(context(RANGE, &site, &events), source);
+    let ranges = Context::of_site(RANGE, &site, &events, &Objects::new());
+    let ranges = Ranges::new(ranges, source);
     let fips = GuestFipController::new(fips, GuestFloatingIps::default());
     let ports = system.means.metrics_ports.get(settings::CONFIG.name);
     let guests = VipGuests::new(VipMeans {
@@ -240,15 +239,4 @@ fn watch(
         queue.add(key.clone());
         all.fip_changed(key);
     });
-}
-
-fn context<V: PartialEq + Debug>(kind: Kind, site: &Arc<Site>, events: &Arc<Events>) -> Context<V> {
-    let remote = Remote::new(site.session.client.clone());
-    Context::new(
-        kind,
-        Arc::clone(site),
-        remote,
-        Arc::clone(events),
-        Objects::new(),
-    )
 }

@@ -15,7 +15,6 @@ use super::{
 };
 use crate::{
     controller::{
-        client::Remote,
         context::Context,
         events::Events,
         kind::SERVICE,
@@ -49,9 +48,7 @@ impl ServiceWatches {
 
     /// Services to work on, whose queue hears of all changes from now on.
     pub fn context(&self, site: &Arc<Site>, events: &Arc<Events>) -> Context<FlatServiceView> {
-        let remote = Remote::new(site.session.client.clone());
-        let (site, events) = (Arc::clone(site), Arc::clone(events));
-        let context = Context::new(SERVICE, site, remote, events, Arc::clone(&self.services));
+        let context = Context::of_site(SERVICE, site, events, &self.services);
         self.queues.lock().push(Arc::clone(&context.queue));
         context.queue_all();
         context

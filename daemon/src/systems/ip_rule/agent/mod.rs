@@ -25,7 +25,7 @@ use super::{
 use crate::{
     controller::{
         ReconcileError, Reconciled,
-        client::{Patch, Remote},
+        client::Patch,
         context::Context,
         events::Events,
         kind::{CLUSTER_ROLE_BINDING, CONFIG_MAP, DAEMON_SET, SERVICE_ACCOUNT},
@@ -123,13 +123,7 @@ impl Agents {
         tasks: &mut JoinSet<()>,
     ) -> Arc<Self> {
         let agents = Arc::new(Self {
-            context: Context::new(
-                AGENT,
-                Arc::clone(site),
-                Remote::new(site.session.client.clone()),
-                Arc::clone(events),
-                Arc::clone(all),
-            ),
+            context: Context::of_site(AGENT, site, events, all),
             running: Objects::new(),
             written: Mutex::default(),
         });
