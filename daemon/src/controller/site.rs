@@ -9,7 +9,11 @@ use fipd_core::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    clusters::{ClusterSession, ClustersError, memory::Memory},
+    clusters::{
+        ClusterSession, ClustersError,
+        adoption::{self, Inventory},
+        memory::Memory,
+    },
     config::{PoolFacts, PoolLink, TypedSettings},
     ipam::{Ipam, IpamError},
 };
@@ -37,6 +41,12 @@ impl Site {
     /// What the configuration says of a system here.
     pub fn settings<T: TypedSettings>(&self) -> &T {
         self.session.settings.of()
+    }
+
+    /// Takes in what the cluster uses already, before anything new is given; `false`: the session is over.
+    pub async fn adopt_first(&self, inventory: &dyn Inventory) -> bool {
+        let adopted = adoption::first(&self.session, &self.system, inventory).await;
+        adopted.is_some()
     }
 
     /// Releases leases in the address book.

@@ -100,10 +100,7 @@ async fn serve(site: Arc<Site>) {
         () = objects.completed() => {}
     }
     let inventory = AddressInventory(Arc::clone(&claims));
-    if adoption::first(&site.session, &site.system, &inventory)
-        .await
-        .is_none()
-    {
+    if !site.adopt_first(&inventory).await {
         return;
     }
     reconcile::follow_and_work(&claims, &mut tasks);

@@ -282,10 +282,7 @@ async fn serve(site: Arc<Site>, system: RunningClusterApi) {
         return;
     }
     let inventory = IpamInventory::new(&claims, &vips);
-    if adoption::first(&site.session, &site.system, &inventory)
-        .await
-        .is_none()
-    {
+    if !site.adopt_first(&inventory).await {
         return;
     }
     if serves {

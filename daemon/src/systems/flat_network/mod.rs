@@ -236,10 +236,7 @@ async fn serve(site: Arc<Site>, system: RunningFlatNetwork) {
         return;
     }
     let inventory = AddressInventory(Arc::clone(&ips));
-    if adoption::first(&site.session, &site.system, &inventory)
-        .await
-        .is_none()
-    {
+    if !site.adopt_first(&inventory).await {
         return;
     }
     subnets.context().queue_all();

@@ -174,10 +174,7 @@ async fn serve(site: Arc<Site>, system: RunningKubeFip) {
         return;
     }
     let inventory = AddressInventory(Arc::clone(&fips));
-    if adoption::first(&site.session, &site.system, &inventory)
-        .await
-        .is_none()
-    {
+    if !site.adopt_first(&inventory).await {
         return;
     }
     ranges.context().queue_all();

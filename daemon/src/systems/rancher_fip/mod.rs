@@ -252,10 +252,7 @@ async fn management(site: Arc<Site>, all: &RunningRancherFip) {
     }
     rancher.publish(Arc::clone(&data));
     let inventory = AddressInventory(Arc::clone(&fips));
-    if adoption::first(&site.session, &site.system, &inventory)
-        .await
-        .is_none()
-    {
+    if !site.adopt_first(&inventory).await {
         return;
     }
     manage(&site, (pools, quotas, fips), &mut tasks);
@@ -348,10 +345,7 @@ async fn downstream(site: Arc<Site>, rancher: Arc<Rancher>) {
     // Before they are found using what is kept for them.
     services.claim_reported().await;
     let inventory = service::adopt::ServiceInventory(Arc::clone(&services));
-    if adoption::first(&site.session, &site.system, &inventory)
-        .await
-        .is_none()
-    {
+    if !site.adopt_first(&inventory).await {
         return;
     }
     rancher.listen(site.id.clone(), Arc::clone(&services) as _);
