@@ -17,7 +17,9 @@ use super::{
 };
 
 pub(super) use setters::address;
-pub use setters::{context, kubeconfig, level, listen, listen_with_tls, log_level, zap_log_level};
+pub use setters::{
+    context, kubeconfig, level, listen, listen_with_tls, log_level, set, zap_log_level,
+};
 
 /// A flag and a variable of a system's original, or one of the two.
 #[derive(Clone, Copy, Debug)]

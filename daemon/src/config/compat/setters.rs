@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::CompatValue;
-use crate::config::{Config, Listener, Serve, Source};
+use crate::config::{Config, Listener, Serve, Source, TypedSettings};
 
 /// Reads `ADDRESS:PORT`, or `:PORT` or a port for every address of the host.
 pub(in crate::config) fn address(text: &str) -> Option<SocketAddr> {
@@ -82,6 +82,19 @@ pub fn context(config: &mut Config, value: &CompatValue) -> Result<(), String> {
         {
             *context = Some(value.text.clone());
         }
+    }
+    Ok(())
+}
+
+/// Changes a setting of each cluster that has the system.
+pub fn set<S: TypedSettings, T: Clone>(
+    config: &mut Config,
+    to: T,
+    setting: impl Fn(&mut S) -> &mut T,
+) -> Result<(), String> {
+    let clusters = config.clusters.iter_mut();
+    for settings in clusters.filter_map(|one| one.settings.get_mut::<S>()) {
+        *setting(settings) = to.clone();
     }
     Ok(())
 }

@@ -18,8 +18,7 @@ pub(super) static FLAGS: &[CompatFlag] = &[
         "cluster[*].cluster-api.vips",
         |config, value| {
             let on = value.switch()?;
-            each(config, |settings| settings.vips = on);
-            Ok(())
+            compat::set::<ClusterApiSettings, _>(config, on, |one| &mut one.vips)
         },
         "Whether Clusters get their addresses. They do by default, as the original's README says.",
     )
@@ -53,8 +52,7 @@ pub(super) static FLAGS: &[CompatFlag] = &[
         "cluster[*].cluster-api.leader-elect",
         |config, value| {
             let elect = value.switch()?;
-            each(config, |settings| settings.leader_elect = elect);
-            Ok(())
+            compat::set::<ClusterApiSettings, _>(config, elect, |one| &mut one.leader_elect)
         },
         "Also of the in-cluster provider's Lease. Held by default, which the original does only by this flag.",
     )
@@ -65,8 +63,7 @@ pub(super) static FLAGS: &[CompatFlag] = &[
         |config, value| {
             let port = value.text.parse::<NonZeroU16>();
             let port = port.map_err(|_| "allowed is a port, 1 to 65535".to_owned())?;
-            each(config, |settings| settings.default_port = port);
-            Ok(())
+            compat::set::<ClusterApiSettings, _>(config, port, |one| &mut one.default_port)
         },
         "Port of a control plane whose Cluster names none.",
     )

@@ -26,9 +26,8 @@ pub(super) static FLAGS: &[CompatFlag] = &[
         "webhook-server",
         "cluster[*].flat-network.webhook.enabled",
         |config, value| {
-            let on = value.switch()?;
-            each(config, |settings| settings.webhook.enabled = Some(on));
-            Ok(())
+            let on = Some(value.switch()?);
+            compat::set::<FlatNetworkSettings, _>(config, on, |one| &mut one.webhook.enabled)
         },
         "Whether the API server asks fipd; it does by default.",
     )
@@ -87,8 +86,7 @@ pub(super) static FLAGS: &[CompatFlag] = &[
                 "arping" => ArpPolicy::Arping,
                 _ => ArpPolicy::Notify,
             };
-            each(config, |settings| settings.arp_policy = policy);
-            Ok(())
+            compat::set::<FlatNetworkSettings, _>(config, policy, |one| &mut one.arp_policy)
         },
         "`arping`; anything else is `arp_notify`.",
     )
@@ -97,9 +95,7 @@ pub(super) static FLAGS: &[CompatFlag] = &[
         "",
         "cluster[*].flat-network.proxy-arp",
         |config, value| {
-            let on = value.switch()?;
-            each(config, |settings| settings.proxy_arp = on);
-            Ok(())
+            compat::set::<FlatNetworkSettings, _>(config, value.switch()?, |one| &mut one.proxy_arp)
         },
         "`true` or `false`.",
     )
@@ -109,8 +105,7 @@ pub(super) static FLAGS: &[CompatFlag] = &[
         "cluster[*].flat-network.cluster-cidr",
         |config, value| {
             let list = CidrList::try_from(value.text.clone())?;
-            each(config, |settings| settings.cluster_cidr = list.clone());
-            Ok(())
+            compat::set::<FlatNetworkSettings, _>(config, list, |one| &mut one.cluster_cidr)
         },
         "One CIDR, or several with commas.",
     )
@@ -120,20 +115,12 @@ pub(super) static FLAGS: &[CompatFlag] = &[
         "cluster[*].flat-network.service-cidr",
         |config, value| {
             let list = CidrList::try_from(value.text.clone())?;
-            each(config, |settings| settings.service_cidr = list.clone());
-            Ok(())
+            compat::set::<FlatNetworkSettings, _>(config, list, |one| &mut one.service_cidr)
         },
         "One CIDR, or several with commas.",
     )
     .or("FLAT_NETWORK_SERVICE_CIDR"),
 ];
-
-/// Changes the settings of each cluster that has them.
-fn each(config: &mut Config, mut change: impl FnMut(&mut FlatNetworkSettings)) {
-    let clusters = config.clusters.iter_mut();
-    let all = clusters.filter_map(|one| one.settings.get_mut::<FlatNetworkSettings>());
-    all.for_each(&mut change);
-}
 
 /// Without the port there is no listener that would have it.
 fn bind_address(config: &mut Config, value: &CompatValue) -> Result<(), String> {

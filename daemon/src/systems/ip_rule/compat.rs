@@ -25,11 +25,7 @@ pub(super) static FLAGS: &[CompatFlag] = &[
         "leader-elect",
         "cluster[*].ip-rule.leader-elect",
         |config, value| {
-            let elect = value.switch()?;
-            let clusters = config.clusters.iter_mut();
-            let all = clusters.filter_map(|one| one.settings.get_mut::<IpRuleSettings>());
-            all.for_each(|settings| settings.leader_elect = elect);
-            Ok(())
+            compat::set::<IpRuleSettings, _>(config, value.switch()?, |one| &mut one.leader_elect)
         },
         "The Lease `fed43742.brtrm.dev`; held by default, which the original does only by this flag.",
     )
