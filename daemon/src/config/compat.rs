@@ -12,14 +12,12 @@ use fipd_core::Text;
 use fipd_crds::names::is_object_name;
 
 use super::{
-    ClusterConfig, Config, HostRole, SightingMode, Source, SystemConfig, Systems, listener,
+    ClusterConfig, Config, HostRole, Serve, SightingMode, Source, SystemConfig, Systems, listener,
     systems::{TableOwner, Tables},
 };
 
 pub(super) use setters::address;
-pub use setters::{
-    context, kubeconfig, level, listen, listen_with_tls, log_level, set, zap_log_level,
-};
+pub use setters::{context, level, listen, listen_with_tls, log_level, set};
 
 /// A flag and a variable of a system's original, or one of the two.
 #[derive(Clone, Copy, Debug)]
@@ -116,6 +114,16 @@ impl CompatFlag {
             effect: Effect::Nothing,
             about,
         }
+    }
+
+    /// The one that names the kubeconfig of the only cluster with the system.
+    pub const fn kubeconfig(about: &'static str) -> Self {
+        Self::sets(
+            KUBECONFIG,
+            "cluster[*].kubeconfig",
+            setters::kubeconfig,
+            about,
+        )
     }
 
     /// The same, which the variable says too.
@@ -433,7 +441,22 @@ impl CompatFlags {
 }
 
 /// The flag of the originals that says where their cluster is.
-pub const KUBECONFIG: &str = "kubeconfig";
+const KUBECONFIG: &str = "kubeconfig";
+/// The port for probes of programs that are made with controller-runtime.
+pub const PROBES: CompatFlag = CompatFlag::sets(
+    "health-probe-bind-address",
+    "listener[health].address",
+    |config, value| listen(config, value, &[Serve::Health], false),
+    "`/healthz` and `/readyz`, without TLS; `0` is none.",
+)
+.default(":8081");
+/// The level of programs that log by zap.
+pub const ZAP_LEVEL: CompatFlag = CompatFlag::sets(
+    "zap-log-level",
+    "log-level",
+    setters::zap_log_level,
+    "Also a number: `1` is `debug`, more is `trace`. `--log-level` is fipd's own flag.",
+);
 /// Kubernetes sets it in every pod.
 const IN_POD: &str = "KUBERNETES_SERVICE_HOST";
 

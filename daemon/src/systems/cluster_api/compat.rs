@@ -75,26 +75,12 @@ pub(super) static FLAGS: &[CompatFlag] = &[
         "`/metrics`, without TLS; `0` is none.",
     )
     .default(":8080"),
-    CompatFlag::sets(
-        "health-probe-bind-address",
-        "listener[health].address",
-        |config, value| compat::listen(config, value, &[Serve::Health], false),
-        "`/healthz` and `/readyz`, without TLS; `0` is none.",
-    )
-    .default(":8081"),
-    CompatFlag::sets(
-        compat::KUBECONFIG,
-        "cluster[*].kubeconfig",
-        compat::kubeconfig,
+    compat::PROBES,
+    CompatFlag::kubeconfig(
         "The cluster with `systems = [\"cluster-api\"]`, which is added where there is none.",
     )
     .or("KUBECONFIG"),
-    CompatFlag::sets(
-        "zap-log-level",
-        "log-level",
-        compat::zap_log_level,
-        "Also a number: `1` is `debug`, more is `trace`. `--log-level` is fipd's own flag.",
-    ),
+    compat::ZAP_LEVEL,
     CompatFlag::nothing("zap-devel", ZAP).form(Form::Switch),
     CompatFlag::nothing("zap-encoder", ZAP),
     CompatFlag::nothing("zap-stacktrace-level", "fipd logs no stack traces."),

@@ -14,10 +14,7 @@ const ELECTION: &str = "fipd's own times hold for the Lease.";
 
 /// All of them.
 pub(super) static FLAGS: &[CompatFlag] = &[
-    CompatFlag::sets(
-        compat::KUBECONFIG,
-        "cluster[*].kubeconfig",
-        compat::kubeconfig,
+    CompatFlag::kubeconfig(
         "The cluster with `systems = [\"flat-network\"]`, which is added where there is none.",
     )
     .or("KUBECONFIG"),

@@ -14,10 +14,7 @@ const ZAP: &str = "The form of the log is `--log-format`.";
 
 /// All of them.
 pub(super) static FLAGS: &[CompatFlag] = &[
-    CompatFlag::sets(
-        compat::KUBECONFIG,
-        "cluster[*].kubeconfig",
-        compat::kubeconfig,
+    CompatFlag::kubeconfig(
         "The cluster with `systems = [\"ip-rule\"]`, which is added where there is none.",
     )
     .or("KUBECONFIG"),
@@ -43,19 +40,8 @@ pub(super) static FLAGS: &[CompatFlag] = &[
         "`false`: without TLS.",
     )
     .form(Form::Switch),
-    CompatFlag::sets(
-        "health-probe-bind-address",
-        "listener[health].address",
-        |config, value| compat::listen(config, value, &[Serve::Health], false),
-        "`/healthz` and `/readyz`, without TLS; `0` is none.",
-    )
-    .default(":8081"),
-    CompatFlag::sets(
-        "zap-log-level",
-        "log-level",
-        compat::zap_log_level,
-        "Also a number: `1` is `debug`, more is `trace`. `--log-level` is fipd's own flag.",
-    ),
+    compat::PROBES,
+    compat::ZAP_LEVEL,
     CompatFlag::nothing("zap-devel", ZAP).form(Form::Switch),
     CompatFlag::nothing("zap-encoder", ZAP),
     CompatFlag::nothing("zap-stacktrace-level", "fipd logs no stack traces."),

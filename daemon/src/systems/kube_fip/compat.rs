@@ -1,12 +1,9 @@
 //! Flags of kube-fip-operator. Everything else is in its ConfigMap.
 
-use crate::config::compat::{self, CompatFlag};
+use crate::config::compat::CompatFlag;
 
 /// All of them.
-pub(super) static FLAGS: &[CompatFlag] = &[CompatFlag::sets(
-    compat::KUBECONFIG,
-    "cluster[*].kubeconfig",
-    compat::kubeconfig,
+pub(super) static FLAGS: &[CompatFlag] = &[CompatFlag::kubeconfig(
     "The cluster with `systems = [\"kube-fip\"]`, which is added where there is none.",
 )];
 

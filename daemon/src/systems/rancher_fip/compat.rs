@@ -17,10 +17,7 @@ const METRICS: Serve = Serve::SystemMetrics(RancherFipSettings::NAME);
 
 /// All of them.
 pub(super) static FLAGS: &[CompatFlag] = &[
-    CompatFlag::sets(
-        compat::KUBECONFIG,
-        "cluster[*].kubeconfig",
-        compat::kubeconfig,
+    CompatFlag::kubeconfig(
         "Of all programs; the cluster with `systems = [\"rancher-fip\"]`, which is added where there is none.",
     )
     .or("KUBECONFIG"),
