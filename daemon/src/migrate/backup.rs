@@ -60,35 +60,15 @@ pub async fn backup(
     let mut objects = Vec::new();
     if parts.v1 {
         for name in [macvlan::SUBNET_DEFINITION, macvlan::IP_DEFINITION] {
-            let definition = Key::new("", name);
-            one(
-                session,
-                CUSTOM_RESOURCE_DEFINITION,
-                &definition,
-                &mut objects,
-            )
-            .await?;
+            one(session, CUSTOM_RESOURCE_DEFINITION, name, &mut objects).await?;
         }
         all(session, MACVLAN_SUBNET, Some, &mut objects).await?;
     }
     if parts.v2 {
         for name in FLAT_NETWORK_DEFINITIONS {
-            let definition = Key::new("", name);
-            one(
-                session,
-                CUSTOM_RESOURCE_DEFINITION,
-                &definition,
-                &mut objects,
-            )
-            .await?;
+            one(session, CUSTOM_RESOURCE_DEFINITION, name, &mut objects).await?;
         }
-        one(
-            session,
-            NAMESPACE,
-            &Key::new("", FLAT_NAMESPACE),
-            &mut objects,
-        )
-        .await?;
+        one(session, NAMESPACE, FLAT_NAMESPACE, &mut objects).await?;
         all(session, FLAT_NETWORK_SUBNET, Some, &mut objects).await?;
     }
     if parts.v1_service {
@@ -122,13 +102,14 @@ async fn may_replace(consent: Consent, file: &Path) -> Result<(), MigrateError> 
     )))
 }
 
-/// Saves one object, where it is there.
+/// Saves the object of a kind without namespaces, where it is there.
 async fn one(
     session: &mut MigrationSession,
     kind: Kind,
-    key: &Key,
+    name: &str,
     objects: &mut Vec<Value>,
 ) -> Result<(), MigrateError> {
+    let key = &Key::new("", name);
     match session.remote.get::<Value>(&kind.target(key)).await {
         Ok(Some(object)) => {
             objects.push(saved(kind, object));
