@@ -29,7 +29,8 @@ pub fn desired(
     status
 }
 
-fn count(number: u128) -> i64 {
+/// A count as the API can hold it.
+pub fn count(number: u128) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 

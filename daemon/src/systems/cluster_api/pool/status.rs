@@ -5,7 +5,7 @@ use k8s_openapi::jiff;
 
 use crate::controller::{
     conditions::note_condition,
-    pool_source::{OUT_OF_RANGE, PoolReport, PoolState},
+    pool_source::{OUT_OF_RANGE, PoolReport, PoolState, pool_status::count},
 };
 
 /// Other pools may give the same addresses.
@@ -56,8 +56,4 @@ pub fn desired(
         );
     }
     status
-}
-
-fn count(number: u128) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
 }

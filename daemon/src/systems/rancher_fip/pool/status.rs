@@ -8,7 +8,7 @@ use k8s_openapi::jiff;
 
 use crate::controller::{
     conditions::{note_condition, unset},
-    pool_source::{OUT_OF_RANGE, PoolReport},
+    pool_source::{OUT_OF_RANGE, PoolReport, pool_status::count},
 };
 
 /// The most entries of `status.allocated`; an object has a size limit. Counts stay exact beyond it.
@@ -90,11 +90,6 @@ fn excluded(pool: &Pool) -> Vec<IpAddr> {
             AddressSpec::Cidr(_) | AddressSpec::Range(..) => None,
         })
         .collect()
-}
-
-/// A count as the API can hold it.
-fn count(number: u128) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]
