@@ -10,14 +10,21 @@
 pub mod proof;
 pub mod review;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
 use serde::de::DeserializeOwned;
+use tokio::{sync::Semaphore, time::Instant};
 
 use crate::validation::Wrong;
 use proof::Proof;
 use review::{Question, Verdict};
+
+/// How long an answer waits for what was written a moment before to be known.
+pub const PATIENCE: Duration = Duration::from_millis(500);
+const LOOK_AGAIN: Duration = Duration::from_millis(25);
+/// Answers that wait so at once; others are given as things look.
+pub const PATIENT: usize = 64;
 
 /// What API servers ask about for a system.
 #[derive(Debug, PartialEq, Eq)]
@@ -116,6 +123,24 @@ impl Judged {
             verdict: Verdict::warned(vec![text.to_owned()]),
             checked: false,
         }
+    }
+}
+
+/// Judges by `look`, again and again for a while where what it denies may pass a moment later.
+pub async fn judge_patiently(patient: &Semaphore, look: impl Fn() -> Judged) -> Judged {
+    let began = Instant::now();
+    let mut waits = None;
+    loop {
+        let judged = look();
+        let denied = judged.verdict.denied.as_ref();
+        let may_pass = denied.is_some_and(|one| one.may_pass);
+        if waits.is_none() {
+            waits = patient.try_acquire().ok();
+        }
+        if !may_pass || waits.is_none() || began.elapsed() >= PATIENCE {
+            return judged;
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
     }
 }
 

@@ -11,12 +11,12 @@ mod subnet;
 mod template;
 mod workload;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc};
 
 use fipd_core::{ClusterId, Identity, Ledger, System, Text};
 use futures::future::BoxFuture;
 use parking_lot::RwLock;
-use tokio::{sync::Semaphore, time::Instant};
+use tokio::sync::Semaphore;
 
 pub use self::kinds::ASKS;
 use self::{
@@ -27,7 +27,7 @@ use self::{
 };
 use crate::{
     admission::{
-        Judge, Judged, ReviewedKind,
+        Judge, Judged, PATIENT, ReviewedKind, judge_patiently,
         review::{Operation, Question, Verdict},
     },
     controller::store::Key,
@@ -39,11 +39,6 @@ use crate::{
     },
 };
 
-/// How long an answer waits for what was written a moment before to be known.
-const PATIENCE: Duration = Duration::from_millis(500);
-const LOOK_AGAIN: Duration = Duration::from_millis(25);
-/// Answers that wait so at once; others are given as things look.
-const PATIENT: usize = 64;
 /// The most that one answer warns of.
 const WARNINGS: usize = 5;
 
@@ -188,22 +183,13 @@ impl FlatJudge {
             Ok(asked) => asked,
             Err(verdict) => return Judged::checked(verdict),
         };
-        let began = Instant::now();
-        let mut waits = None;
-        loop {
+        let look = move || {
             let Some(facts) = self.clusters.of(cluster) else {
                 return Judged::unchecked();
             };
-            let verdict = asked.verdict(&*facts, &self.ipam);
-            let may_pass = verdict.denied.as_ref().is_some_and(|one| one.may_pass);
-            if waits.is_none() {
-                waits = self.patient.try_acquire().ok();
-            }
-            if !may_pass || waits.is_none() || began.elapsed() >= PATIENCE {
-                return Judged::checked(verdict);
-            }
-            tokio::time::sleep(LOOK_AGAIN).await;
-        }
+            Judged::checked(asked.verdict(&*facts, &self.ipam))
+        };
+        judge_patiently(&self.patient, look).await
     }
 }
 

@@ -8,17 +8,18 @@ mod quota;
 #[cfg(any(test, feature = "fuzz"))]
 mod sample;
 
-use std::{collections::BTreeMap, net::IpAddr, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
 use fipd_core::{ClusterId, Ledger, NetworkId, Pool, System};
 use fipd_crds::{floating_ip::GROUP, labels::WEBHOOK_CONFIGURATION};
 use futures::future::BoxFuture;
-use tokio::{sync::Semaphore, time::Instant};
+use tokio::sync::Semaphore;
 
 pub use self::cluster::Admits;
 use crate::{
     admission::{
-        Asks, Judge, Judged, OriginalWebhook, ReviewedKind, Sample,
+        Asks, Judge, Judged, OriginalWebhook, PATIENCE, PATIENT, ReviewedKind, Sample,
+        judge_patiently,
         review::{self, Operation, Question, Verdict},
         spec,
     },
@@ -80,11 +81,6 @@ pub static ASKS: Asks = Asks {
     }),
 };
 
-/// How long an answer waits for what was written a moment before to be known.
-const PATIENCE: Duration = Duration::from_millis(500);
-const LOOK_AGAIN: Duration = Duration::from_millis(25);
-/// Answers that wait so at once; others are given as things look.
-const PATIENT: usize = 64;
 /// The most that one answer warns of.
 const WARNINGS: usize = 5;
 
@@ -130,9 +126,7 @@ impl FamilyJudge {
     }
 
     async fn judge_write(&self, cluster: &str, kind: &ReviewedKind, question: &Question) -> Judged {
-        let began = Instant::now();
-        let mut waits = None;
-        loop {
+        let look = || {
             let Some(management) = (self.find)(cluster) else {
                 return Judged::unchecked();
             };
@@ -147,15 +141,9 @@ impl FamilyJudge {
                     .ipam
                     .read(|ledger| judged(&rule, Book { ledger, cluster })),
             };
-            let may_pass = verdict.denied.as_ref().is_some_and(|one| one.may_pass);
-            if waits.is_none() {
-                waits = self.patient.try_acquire().ok();
-            }
-            if !may_pass || waits.is_none() || began.elapsed() >= PATIENCE {
-                return Judged::checked(verdict);
-            }
-            tokio::time::sleep(LOOK_AGAIN).await;
-        }
+            Judged::checked(verdict)
+        };
+        judge_patiently(&self.patient, look).await
     }
 
     async fn judge_delete(
