@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use clap::{ArgAction, Args, Subcommand, builder::BoolishValueParser};
+use clap::{Arg, ArgAction, Args, Subcommand, builder::BoolishValueParser};
 
 use super::{
     CliSession,
@@ -38,6 +38,24 @@ of workloads, and companion Services. No daemon is needed: the cluster is reache
 
 Each command can be interrupted and run again at any time; what is done is skipped. Its report names every object and what
 became of it. Exit code 1: something failed and is in the report; 2: a flag or the file makes no sense.";
+
+/// A flag that takes a value or none.
+trait SwitchArg {
+    /// It is `true` unless `=false` or the like follows it.
+    fn switch(self) -> Self;
+}
+
+impl SwitchArg for Arg {
+    fn switch(self) -> Self {
+        self.action(ArgAction::Set)
+            .value_parser(BoolishValueParser::new())
+            .value_name("BOOL")
+            .num_args(0..=1)
+            .require_equals(true)
+            .default_value("true")
+            .default_missing_value("true")
+    }
+}
 
 #[derive(Debug, Subcommand)]
 pub enum Migrate {
@@ -87,40 +105,13 @@ enum MigrateStep {
     /// Save definitions, subnets and companion Services in a file
     Backup {
         /// Definitions and subnets of macvlan
-        #[arg(
-            long = "v1",
-            action = ArgAction::Set,
-            value_parser = BoolishValueParser::new(),
-            value_name = "BOOL",
-            num_args = 0..=1,
-            require_equals = true,
-            default_value = "true",
-            default_missing_value = "true"
-        )]
+        #[arg(long = "v1", switch())]
         v1: bool,
         /// Definitions, namespace and subnets of flat-network
-        #[arg(
-            long = "v2",
-            action = ArgAction::Set,
-            value_parser = BoolishValueParser::new(),
-            value_name = "BOOL",
-            num_args = 0..=1,
-            require_equals = true,
-            default_value = "true",
-            default_missing_value = "true"
-        )]
+        #[arg(long = "v2", switch())]
         v2: bool,
         /// Companion Services of macvlan
-        #[arg(
-            long = "v1-service",
-            action = ArgAction::Set,
-            value_parser = BoolishValueParser::new(),
-            value_name = "BOOL",
-            num_args = 0..=1,
-            require_equals = true,
-            default_value = "true",
-            default_missing_value = "true"
-        )]
+        #[arg(long = "v1-service", switch())]
         v1_service: bool,
         /// File to write, readable by its owner only
         #[arg(
@@ -153,16 +144,7 @@ enum MigrateStep {
         )]
         workload: Vec<WorkloadKind>,
         /// Make companion Services, and rename the annotation of Ingresses
-        #[arg(
-            long = "migrate-service",
-            action = ArgAction::Set,
-            value_parser = BoolishValueParser::new(),
-            value_name = "BOOL",
-            num_args = 0..=1,
-            require_equals = true,
-            default_value = "true",
-            default_missing_value = "true"
-        )]
+        #[arg(long = "migrate-service", switch())]
         migrate_service: bool,
         /// Only print what would change
         #[arg(long)]
