@@ -175,11 +175,7 @@ fn plan(name: &str, service: &FlatServiceView, is_asked: bool) -> IngressPlan {
     let networks = service.networks.as_deref();
     let is_ours = networks == Some(ATTACHMENT) && service.is_set_by_ingress;
     match networks {
-        None if is_asked => write(
-            service,
-            json!({ NETWORKS: ATTACHMENT, NETWORKS_SET_BY: BY_INGRESS }),
-        ),
-        Some(_) if is_asked && is_former(service) => write(
+        None | Some(FORMER_ATTACHMENT) if is_asked => write(
             service,
             json!({ NETWORKS: ATTACHMENT, NETWORKS_SET_BY: BY_INGRESS }),
         ),
