@@ -34,7 +34,7 @@ pub struct ContainerLink {
     pub kind: LinkKind,
     /// Name of an interface of the host, which is there: the master, or a VLAN on it.
     pub parent: String,
-    /// At most this, in bytes; the parent's where that is less. `None`: the parent's.
+    /// In bytes; `None`: the parent's. `ADD` refuses more than that, but for an ipvlan of a pod, which has the parent's then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u32>,
     /// `aa:bb:cc:dd:ee:ff`; `None`: the kernel chooses. An ipvlan has its parent's in any case.

@@ -82,35 +82,63 @@ fn create(
     })
 }
 
-/// What the configuration asks for, or less where the parent has less; `None`: the parent's.
+/// The MTU to set; `None`: the parent's.
 fn mtu(call: &PluginCall, attachment: &Attachment, parent: &Link) -> Result<Option<u32>, CniError> {
     let asked = attachment.link.mtu.filter(|mtu| *mtu > 0);
-    if let Some(asked) = asked.filter(|asked| *asked > parent.mtu) {
-        note(&format!(
+    // The original's operator writes 1500 whatever the master has, and the kernel takes that for an ipvlan: such pods go on.
+    let is_tolerated =
+        !call.conf.is_standalone() && matches!(attachment.link.kind, LinkKind::Ipvlan(..));
+    match asked.filter(|asked| *asked > parent.mtu) {
+        Some(asked) if is_tolerated => note(&format!(
             "an MTU of {asked} is asked for; {} has {}, which is used",
             parent.name, parent.mtu
-        ));
+        )),
+        Some(_) | None => check_mtu(call, asked, parent)?,
     }
-    let used = asked.map(|asked| asked.min(parent.mtu));
+    let own = asked.filter(|asked| *asked < parent.mtu);
+    let used = own.unwrap_or(parent.mtu);
     let addresses = attachment.addresses.iter();
     let mut v6 = addresses.filter(|one| one.address.addr().is_ipv6());
-    if used.unwrap_or(parent.mtu) < LEAST_V6
+    if used < LEAST_V6
         && let Some(v6) = v6.next()
     {
-        let is_own = used.is_some_and(|used| used < parent.mtu);
-        let field = match (is_own, call.conf.is_standalone()) {
-            (false, _) => format!("the MTU of {}", parent.name),
-            (true, true) => "mtu of the network configuration".to_owned(),
-            (true, false) => "flatNetwork.mtu of the network configuration".to_owned(),
+        let field = match own {
+            Some(_) => mtu_field(call).to_owned(),
+            None => format!("the MTU of {}", parent.name),
         };
-        let details = format!(
-            "{}; allowed: {LEAST_V6} bytes or more, which IPv6 needs ({})",
-            used.unwrap_or(parent.mtu),
+        let allowed = format!(
+            "{LEAST_V6} bytes or more, which IPv6 needs ({})",
             v6.address
         );
-        return Err(call.error(Code::InvalidConfig, &format!("{field} is wrong"), details));
+        return Err(wrong_mtu(call, &field, used, &allowed));
     }
-    Ok(used)
+    Ok(own)
+}
+
+/// Row 84 of the contract: a container's interface has at most the MTU of its parent.
+pub(super) fn check_mtu(
+    call: &PluginCall,
+    asked: Option<u32>,
+    parent: &Link,
+) -> Result<(), CniError> {
+    let Some(asked) = asked.filter(|asked| *asked > parent.mtu) else {
+        return Ok(());
+    };
+    let (name, most) = (&parent.name, parent.mtu);
+    let allowed = format!("at most {most} bytes, the MTU of {name}; write less, or raise that");
+    Err(wrong_mtu(call, mtu_field(call), asked, &allowed))
+}
+
+fn mtu_field(call: &PluginCall) -> &'static str {
+    match call.conf.is_standalone() {
+        true => "mtu of the network configuration",
+        false => "flatNetwork.mtu of the network configuration",
+    }
+}
+
+fn wrong_mtu(call: &PluginCall, field: &str, mtu: u32, allowed: &str) -> CniError {
+    let details = format!("{mtu}; allowed: {allowed}");
+    call.error(Code::InvalidConfig, &format!("{field} is wrong"), details)
 }
 
 pub(super) fn parent(call: &PluginCall, host: &mut Netlink, name: &str) -> Result<Link, CniError> {

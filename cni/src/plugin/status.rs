@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use super::{call::PluginCall, construct::parent};
+use super::{
+    call::PluginCall,
+    construct::{check_mtu, parent},
+};
 use crate::{AskStep, CniError, Code, Verb};
 
 /// Runtimes ask for the state every few seconds.
@@ -12,11 +15,13 @@ pub(super) fn status(call: &PluginCall) -> Result<String, CniError> {
     let said = call.output(Verb::Status, AskStep::Begin, PATIENCE, Code::NotAvailable)?;
     // Pods have theirs from their subnets.
     if call.conf.is_standalone() {
-        let found = parent(call, &mut call.netlink()?, &call.conf.link.master);
-        found.map_err(|error| CniError {
+        let conf = &call.conf.link;
+        let found = parent(call, &mut call.netlink()?, &conf.master);
+        let found = found.map_err(|error| CniError {
             code: Code::NotAvailable as u32,
             ..error
         })?;
+        check_mtu(call, Some(conf.mtu), &found)?;
     }
     Ok(said)
 }

@@ -10,7 +10,9 @@ use std::{
 
 use fipd_cni::{
     Answer, Ask, AskStep, CniError, Code, NEWEST, Reply, Verb,
-    attachment::{ArpPolicy, Attachment, ContainerRoute, LinkKind, MacvlanMode},
+    attachment::{
+        ArpPolicy, Attachment, ContainerRoute, IpvlanFlag, IpvlanMode, LinkKind, MacvlanMode,
+    },
     link::{Family, KindOfLink},
     spool::{self, Entry},
 };
@@ -38,7 +40,7 @@ fn route(dst: &str, gw: Option<&str>) -> ContainerRoute {
 }
 
 #[test]
-fn row_87_the_result_has_the_version_that_is_asked_for_and_row_84_the_mtu_is_at_most_the_parents() {
+fn row_87_the_result_has_the_version_that_is_asked_for() {
     for version in ["0.4.0", "1.0.0", "1.1.0"] {
         let site = Site::new();
         let mut wanted = attachment();
@@ -525,18 +527,44 @@ fn neighbors_hear_of_the_addresses() {
 }
 
 #[test]
-fn an_mtu_that_is_too_large_is_noted_and_one_too_small_for_ipv6_refused() {
+fn row_84_an_mtu_above_the_parents_is_refused() {
     let site = Site::new();
-    let daemon = StandIn::giving(&site.socket(), attachment());
-    let answer = site.run("ADD", &site.conf("1.1.0", json!({})));
-    assert!(answer.notes.contains("9000") && answer.notes.contains("1500"));
-    answer.result();
-    site.run("DEL", &site.conf("1.1.0", json!({}))).result();
-    drop(daemon);
+    let mut wanted = attachment();
+    wanted.link.mtu = Some(1_501);
+    let daemon = StandIn::giving(&site.socket(), wanted);
+    let pools = json!({"master": "up0", "ipam": {"pools": ["a"]}});
+    for (more, field) in [(pools, "mtu of"), (json!({}), "flatNetwork.mtu of")] {
+        let (code, text) = site.run("ADD", &site.conf("1.1.0", more)).error();
+        assert_eq!(code, 7, "{text}");
+        assert!(text.starts_with(field), "{text}");
+        assert!(text.contains("1501; allowed: at most 1500"), "{text}");
+        assert!(text.contains("up0"), "{text}");
+        assert!(!site.has_link("eth1"));
+    }
+    assert_eq!(
+        daemon.verbs(),
+        [Verb::Add, Verb::Del, Verb::Add, Verb::Del],
+        "the address is released"
+    );
+}
+
+#[test]
+fn an_mtu_up_to_the_parents_is_used_and_one_too_small_for_ipv6_refused() {
+    let site = Site::new();
+    let conf = site.conf("1.1.0", json!({}));
+    for mtu in [1_400, 1_500] {
+        let mut wanted = attachment();
+        wanted.link.mtu = Some(mtu);
+        let _daemon = StandIn::giving(&site.socket(), wanted);
+        let result = site.run("ADD", &conf).result();
+        assert_eq!(result["interfaces"][0]["mtu"], mtu);
+        site.run("DEL", &conf).result();
+    }
     let mut wanted = attachment();
     wanted.addresses.push(address("2001:db8::5/64", None));
+    let parents = wanted.clone();
     wanted.link.mtu = Some(1_279);
-    let _daemon = StandIn::giving(&site.socket(), wanted);
+    let daemon = StandIn::giving(&site.socket(), wanted);
     let pools = json!({"master": "up0", "ipam": {"pools": ["a"]}});
     for (more, field) in [(pools, "mtu of"), (json!({}), "flatNetwork.mtu of")] {
         let (code, text) = site.run("ADD", &site.conf("1.1.0", more)).error();
@@ -544,9 +572,29 @@ fn an_mtu_that_is_too_large_is_noted_and_one_too_small_for_ipv6_refused() {
         assert!(text.starts_with(field) && text.contains("1280"), "{text}");
         assert!(!site.has_link("eth1"));
     }
+    drop(daemon);
+    let _daemon = StandIn::giving(&site.socket(), parents);
     site.in_host("link set up0 mtu 1000");
-    let (_, text) = site.run("ADD", &site.conf("1.1.0", json!({}))).error();
+    let (_, text) = site.run("ADD", &conf).error();
     assert!(text.starts_with("the MTU of up0 is wrong: 1000"), "{text}");
+}
+
+/// The kernel takes it, so that pods of the original have such interfaces.
+#[test]
+fn an_ipvlan_of_a_pod_gets_the_parents_mtu_where_more_is_asked_for() {
+    let site = Site::new();
+    let mut wanted = attachment();
+    wanted.link.kind = LinkKind::Ipvlan(IpvlanMode::L2, IpvlanFlag::Bridge);
+    wanted.link.mtu = Some(9_000);
+    let _daemon = StandIn::giving(&site.socket(), wanted);
+    let answer = site.run("ADD", &site.conf("1.1.0", json!({})));
+    assert!(answer.notes.contains("9000") && answer.notes.contains("1500"));
+    if !answer.ok {
+        let (code, text) = answer.error();
+        assert_eq!(code, 5, "this kernel may have no ipvlan: {text}");
+        return;
+    }
+    assert_eq!(answer.result()["interfaces"][0]["mtu"], 1_500);
 }
 
 /// `fipd cni` tells the program by it from others.
@@ -565,7 +613,7 @@ fn the_program_has_its_mark() {
 }
 
 #[test]
-fn status_names_a_master_that_the_host_lacks() {
+fn status_names_a_master_that_the_host_lacks_and_an_mtu_beyond_it() {
     let site = Site::new();
     let _daemon = StandIn::giving(&site.socket(), attachment());
     let status = |master: &str| {
@@ -576,6 +624,10 @@ fn status_names_a_master_that_the_host_lacks() {
     let (code, text) = status("up9").error();
     assert_eq!(code, 50, "{text}");
     assert!(text.contains("up9"), "{text}");
+    let large = json!({"master": "up0", "mtu": 1_501, "ipam": {"pools": ["a"]}});
+    let (code, text) = site.run("STATUS", &site.conf("1.1.0", large)).error();
+    assert_eq!(code, 7, "{text}");
+    assert!(text.starts_with("mtu of"), "{text}");
 }
 
 /// The runtime would know neither the address nor that it has to be deleted.

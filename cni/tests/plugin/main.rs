@@ -34,7 +34,7 @@ fn attachment() -> Attachment {
         link: ContainerLink {
             kind: LinkKind::Macvlan(MacvlanMode::Bridge),
             parent: "up0".into(),
-            mtu: Some(9000),
+            mtu: None,
             mac: Some(MAC.into()),
         },
         addresses: vec![address("10.9.0.5/24", Some("10.9.0.1"))],

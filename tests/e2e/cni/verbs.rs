@@ -293,14 +293,15 @@ fn row_87_the_result_has_the_version_asked_for() {
 }
 
 #[test]
-fn row_84_a_larger_mtu_than_the_masters_is_not_taken() {
+fn row_84_a_larger_mtu_than_the_masters_is_refused() {
     on_host(async |bed| {
         let mut conf = bed.conf(V4);
         conf["mtu"] = json!(9000);
         bed.host.make_container("c1").await?;
-        bed.call("ADD", "c1", &conf).await?.result()?;
+        let (code, text) = bed.call("ADD", "c1", &conf).await?.error()?;
+        ensure!(code == 7 && text.contains("1500"), "{code} {text}");
         let found = bed.host.interfaces("c1").await?;
-        ensure!(found[0]["mtu"] == 1500, "{found:?}");
+        ensure!(found.is_empty(), "{found:?}");
         conf["mtu"] = json!(1400);
         let result = bed.add("c2", &conf).await?;
         let found = bed.host.interfaces("c2").await?;
