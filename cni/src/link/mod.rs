@@ -19,4 +19,4 @@ pub use address::InterfaceAddress;
 pub use interface::{Link, MemberLink};
 pub use kind::KindOfLink;
 pub use netlink::Netlink;
-pub use route::{Family, ListedRoute, MAIN_TABLE, PROTOCOL_STATIC, Route};
+pub use route::{Family, ListedRoute, MAIN_TABLE, PROTOCOL_BESIDE, Route};

@@ -21,7 +21,10 @@ use super::{
 /// `RT_TABLE_MAIN`.
 pub const MAIN_TABLE: u32 = 254;
 /// `RTPROT_STATIC`: routes of an administrator.
-pub const PROTOCOL_STATIC: u8 = 4;
+const PROTOCOL_STATIC: u8 = 4;
+/// Tag of the routes that the plugin makes over interfaces of others, which do not go with its link. Not that of the daemon's
+/// routes of the host.
+pub const PROTOCOL_BESIDE: u8 = 201;
 
 /// IPv4 or IPv6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

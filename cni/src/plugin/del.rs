@@ -1,6 +1,9 @@
 //! `DEL`: the interface goes, then what the daemon keeps for it. Succeeds however much of it is gone.
 
-use std::{net::IpAddr, panic::resume_unwind, path::Path, thread, time::Duration};
+use std::{
+    collections::BTreeSet, io, iter, net::IpAddr, panic::resume_unwind, path::Path, thread,
+    time::Duration,
+};
 
 use super::{
     call::{PATIENCE, PluginCall, Sandbox},
@@ -8,7 +11,7 @@ use super::{
 };
 use crate::{
     CniError, MOST_ADDRESSES,
-    link::{KindOfLink, Link, Netlink},
+    link::{Family, KindOfLink, Link, MAIN_TABLE, Netlink, PROTOCOL_BESIDE},
     namespace::{Namespace, NamespaceError},
 };
 
@@ -34,6 +37,11 @@ fn delete_and_release(call: &PluginCall, sandbox: Sandbox) -> Result<(), CniErro
         true => Vec::new(),
         false => addresses(call, &mut netlink),
     };
+    if !call.is_own(&namespace)?
+        && let Err(error) = remove_routes(call, &mut netlink)
+    {
+        note(&format!("cannot remove routes of the container: {error}"));
+    }
     let release = || call.release(PATIENCE, addresses.clone(), None);
     let watcher = call.inside(&namespace, || call.netlink());
     let watched = watcher.ok().and_then(|mut watcher| {
@@ -81,6 +89,32 @@ fn addresses(call: &PluginCall, netlink: &mut Netlink) -> Vec<IpAddr> {
         ));
         Vec::new()
     })
+}
+
+/// The routes of `ADD` over other interfaces, unless another such link is left that may need them.
+fn remove_routes(call: &PluginCall, netlink: &mut Netlink) -> io::Result<()> {
+    let routes = &call.conf.ipam.routes;
+    if call.conf.is_standalone() && routes.iter().all(|one| one.dev.is_none()) {
+        return Ok(());
+    }
+    let links = netlink.list()?;
+    if links
+        .iter()
+        .any(|link| link.name != call.ifname() && is_ours(link))
+    {
+        return Ok(());
+    }
+    let tables = routes.iter().filter_map(|one| one.table);
+    let tables: BTreeSet<u32> = tables.chain(iter::once(MAIN_TABLE)).collect();
+    for table in tables {
+        for family in Family::BOTH {
+            let listed = netlink.routes(family, table)?.into_iter();
+            for route in listed.filter(|one| one.route.protocol == PROTOCOL_BESIDE) {
+                netlink.delete_listed(&route)?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Whether this plugin or the original's makes such links.

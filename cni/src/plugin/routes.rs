@@ -12,7 +12,7 @@ use super::{
 use crate::{
     CniError,
     attachment::{ContainerAddress, ContainerRoute},
-    link::{Family, InterfaceAddress, ListedRoute, MAIN_TABLE, Route},
+    link::{Family, InterfaceAddress, ListedRoute, MAIN_TABLE, PROTOCOL_BESIDE, Route},
     result::RouteConfig,
 };
 
@@ -82,7 +82,7 @@ impl<'a, 'c> Routes<'a, 'c> {
             route.gw = gateway.gw;
             route.onlink = gateway.onlink;
             route.interface = gateway.interface;
-            self.add(&route)?;
+            self.add(route)?;
         }
         Ok(())
     }
@@ -115,7 +115,7 @@ impl<'a, 'c> Routes<'a, 'c> {
             }
         }
         let route = self.default_over(family, address)?;
-        self.add(&route)
+        self.add(route)
     }
 
     fn default_over(
@@ -159,7 +159,7 @@ impl<'a, 'c> Routes<'a, 'c> {
             scope: wanted.scope,
             ..Route::over(index, wanted.dst)
         };
-        self.add(&route)
+        self.add(route)
     }
 
     /// Default routes over other interfaces.
@@ -173,14 +173,15 @@ impl<'a, 'c> Routes<'a, 'c> {
     }
 
     /// A route to the same destination that is there already stays as it is.
-    fn add(&mut self, route: &Route) -> Result<(), CniError> {
-        let added = self.container.netlink.add_route(route);
+    fn add(&mut self, mut route: Route) -> Result<(), CniError> {
+        let is_beside = route.interface != Some(self.container.link.index);
+        if is_beside {
+            route.protocol = PROTOCOL_BESIDE;
+        }
+        let added = self.container.netlink.add_route(&route);
         let doing = format!("add the route to {}", route.dst);
         if !added.map_err(|error| self.container.refused(&doing, &error))? {
-            return self.note_other(route);
-        }
-        if route.interface != Some(self.container.link.index) {
-            self.undo.added.push(route.clone());
+            return self.note_other(&route);
         }
         self.made.push(RouteConfig {
             dst: route.dst,
@@ -191,6 +192,7 @@ impl<'a, 'c> Routes<'a, 'c> {
             table: Some(route.table).filter(|table| *table != MAIN_TABLE),
             scope: route.scope,
         });
+        self.undo.added.extend(is_beside.then_some(route));
         Ok(())
     }
 

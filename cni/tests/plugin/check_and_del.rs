@@ -192,6 +192,43 @@ fn del_of_a_pod_says_which_addresses_its_interface_had() {
     assert_eq!(deleted(&of_pod), [""; 0], "it is another plugin's");
 }
 
+/// They do not go with the link.
+#[test]
+fn del_removes_the_routes_that_add_made_over_other_interfaces() {
+    let site = Site::new();
+    site.in_pod("route add 10.97.0.0/16 via 10.42.0.1 proto static");
+    let before = site.routes();
+    let mut wanted = attachment();
+    wanted.extras.via_default_gateway = vec!["10.43.0.0/16".parse().unwrap()];
+    wanted.routes = vec![ContainerRoute {
+        dst: "10.71.0.0/16".parse().unwrap(),
+        gw: Some("172.16.0.1".parse().unwrap()),
+        dev: Some("eth0".into()),
+        ..ContainerRoute::default()
+    }];
+    let _daemon = StandIn::giving(&site.socket(), wanted);
+    let conf = site.conf("1.1.0", json!({}));
+    for gone in [Some("eth1"), None] {
+        site.run("ADD", &conf).result();
+        assert_eq!(site.routes().len(), before.len() + 3);
+        if let Some(gone) = gone {
+            site.in_pod(&format!("link delete {gone}"));
+        }
+        for _ in 0..2 {
+            site.run("DEL", &conf).result();
+            assert_eq!(site.routes(), before);
+        }
+    }
+    site.run("ADD", &conf).result();
+    site.in_pod("link add eth2 link eth0 type macvlan mode bridge");
+    site.run("DEL", &conf).result();
+    let kept = site.routes().len();
+    assert_eq!(kept, before.len() + 2, "another interface may need them");
+    site.in_pod("link delete eth2");
+    site.run("DEL", &conf).result();
+    assert_eq!(site.routes(), before);
+}
+
 #[test]
 fn del_leaves_alone_what_it_did_not_make() {
     let site = Site::new();
