@@ -318,12 +318,12 @@ impl FlatIps {
                 .any(|one| one.to_string() == ip.status.addr);
             return Ok(uses.then_some(Next::After(LOOK_AGAIN)));
         }
-        if let Some(node) = alive::node_to_ask(&pod, jiff::Timestamp::now()) {
+        let nodes = &ips.user.nodes;
+        if let Some(node) = alive::node_to_ask(&pod, || nodes.ending(key, pod_key)) {
             let found = remote.get::<Node>(&NODE.named("", node)).await?;
             let state = alive::NodeState::of(found.as_ref());
             let limit = ips.user.settings.dead_node_limit.0;
-            let seen = ips.user.nodes.note(key, pod_key, state);
-            if alive::is_lost(&pod, (state, seen), limit, jiff::Timestamp::now()) {
+            if state.is_lost(nodes.note(key, pod_key, state), limit) {
                 let note = format!(
                     "its pod ended on node {node}, which does not answer: the address is released"
                 );

@@ -1,4 +1,4 @@
-//! For how long fipd itself has found nodes silent: the clocks of its host and of the API server may differ.
+//! For how long fipd itself has seen pods end and found their nodes silent: the clocks of its host and of the API server may differ.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -7,17 +7,42 @@ use tokio::time::Instant;
 
 use crate::{controller::store::Key, systems::flat_network::pod::alive::NodeState};
 
-/// How the node of each pod that ends was found, and since when, by the address and its pod.
+/// Pods that end, by the address and its pod.
 #[derive(Default)]
-pub struct SeenNodes(Mutex<BTreeMap<(Key, Key), (NodeState, Instant)>>);
+pub struct SeenNodes(Mutex<BTreeMap<(Key, Key), SeenPod>>);
+
+struct SeenPod {
+    /// When fipd first saw that it is to end.
+    ends: Instant,
+    /// How its node was found, and since when.
+    node: Option<(NodeState, Instant)>,
+}
+
+impl SeenPod {
+    fn ending(now: Instant) -> Self {
+        Self {
+            ends: now,
+            node: None,
+        }
+    }
+}
 
 impl SeenNodes {
+    /// The pod is to end: for how long fipd knows it already.
+    pub fn ending(&self, ip: &Key, pod: &Key) -> Duration {
+        let now = Instant::now();
+        let mut all = self.0.lock();
+        let seen = all.entry((ip.clone(), pod.clone()));
+        now - seen.or_insert_with(|| SeenPod::ending(now)).ends
+    }
+
     /// Its node is found so: for how long already, without a change.
     pub fn note(&self, ip: &Key, pod: &Key, node: NodeState) -> Duration {
         let now = Instant::now();
-        let mut seen = self.0.lock();
-        let before = seen.entry((ip.clone(), pod.clone()));
-        let (state, since) = before.or_insert((node, now));
+        let mut all = self.0.lock();
+        let seen = all.entry((ip.clone(), pod.clone()));
+        let seen = seen.or_insert_with(|| SeenPod::ending(now));
+        let (state, since) = seen.node.get_or_insert((node, now));
         if *state != node {
             (*state, *since) = (node, now);
         }
@@ -62,5 +87,19 @@ mod tests {
         pass(20).await;
         nodes.forget(&ip);
         assert_eq!(note(silent(30)), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pod_ends_from_when_it_was_first_seen_to() {
+        let nodes = SeenNodes::default();
+        let (ip, pod) = (Key::new("ns", "a"), Key::new("ns", "b"));
+        let ending = || nodes.ending(&ip, &pod).as_secs();
+        assert_eq!(ending(), 0);
+        tokio::time::advance(Duration::from_secs(40)).await;
+        assert_eq!(ending(), 40);
+        nodes.note(&ip, &pod, NodeState::Gone);
+        assert_eq!(ending(), 40, "whatever its node does");
+        nodes.forget(&ip);
+        assert_eq!(ending(), 0);
     }
 }

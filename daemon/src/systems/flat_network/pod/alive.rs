@@ -35,20 +35,13 @@ impl NodeState {
         }
     }
 
-    /// Whether it has been silent for `limit`, where a pod on it is overdue for so long and fipd has found it so for `seen`.
-    fn is_lost(
-        self,
-        (overdue, seen): (Duration, Duration),
-        limit: Option<Duration>,
-        now: jiff::Timestamp,
-    ) -> bool {
+    /// Whether a pod that should be gone is lost with it: it is gone, or fipd has found it silent for `limit`, `seen` being how long
+    /// it has found it so.
+    pub fn is_lost(self, seen: Duration, limit: Option<Duration>) -> bool {
         match self {
             Self::Gone => true,
             Self::Answers => false,
-            Self::Silent { since } => {
-                let silent = since.map_or(overdue, |since| elapsed(since, now));
-                limit.is_some_and(|limit| overdue.min(silent).min(seen) >= limit)
-            }
+            Self::Silent { .. } => limit.is_some_and(|limit| seen >= limit),
         }
     }
 }
@@ -71,34 +64,14 @@ pub fn scheduled(pod: &Pod) -> Option<jiff::Timestamp> {
     Some(scheduled.last_transition_time.as_ref()?.0)
 }
 
-/// The node of a pod whose end is overdue: it may not answer any more.
-pub fn node_to_ask(pod: &Pod, now: jiff::Timestamp) -> Option<&str> {
-    let overdue = overdue(pod, now)?;
+/// The node of a pod whose end is overdue: it may not answer any more. `ending`: for how long fipd knows that the pod is to end, by
+/// no clock that somebody sets.
+pub fn node_to_ask(pod: &Pod, ending: impl FnOnce() -> Duration) -> Option<&str> {
+    pod.metadata.deletion_timestamp.as_ref()?;
+    let grace = pod.metadata.deletion_grace_period_seconds.unwrap_or(0);
+    let grace = Duration::from_secs(u64::try_from(grace).unwrap_or(0));
     let node = pod.spec.as_ref()?.node_name.as_deref();
-    node.filter(|_| overdue > Duration::ZERO)
-}
-
-/// Whether a pod whose end is overdue is lost with its node: that is gone, or both are silent for `limit`, also by what fipd has
-/// seen of the node itself: the clocks that others go by may be behind.
-pub fn is_lost(
-    pod: &Pod,
-    (node, seen): (NodeState, Duration),
-    limit: Option<Duration>,
-    now: jiff::Timestamp,
-) -> bool {
-    let overdue = overdue(pod, now).filter(|overdue| *overdue > Duration::ZERO);
-    overdue.is_some_and(|overdue| node.is_lost((overdue, seen), limit, now))
-}
-
-/// How long ago the pod should have been gone; `None`: it is not being deleted. Its deletion time has its grace in it already.
-fn overdue(pod: &Pod, now: jiff::Timestamp) -> Option<Duration> {
-    let ends = pod.metadata.deletion_timestamp.as_ref()?.0;
-    Some(elapsed(ends, now))
-}
-
-/// Zero where it is yet to come.
-fn elapsed(since: jiff::Timestamp, now: jiff::Timestamp) -> Duration {
-    Duration::try_from(now.duration_since(since)).unwrap_or_default()
+    node.filter(|_| ending() >= grace)
 }
 
 #[cfg(test)]
@@ -112,52 +85,43 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_lost_with_its_node_once_its_end_is_overdue() {
-        let pod = |deleted: Option<i64>| -> Pod {
-            let deleted = deleted.map(|second| at(second).to_string());
+    fn a_node_is_asked_for_once_the_end_of_its_pod_is_overdue() {
+        let pod = |meta: serde_json::Value| -> Pod {
             serde_json::from_value(json!({
-                "metadata": { "name": "p", "deletionTimestamp": deleted },
-                "spec": { "nodeName": "n1", "containers": [] },
+                "metadata": meta, "spec": { "nodeName": "n1", "containers": [] },
             }))
             .expect("a pod")
         };
-        let minute = Some(Duration::from_secs(60));
-        let is_lost =
-            |pod: &Pod, node, limit, now| is_lost(pod, (node, Duration::from_secs(60)), limit, now);
-        let runs = pod(None);
-        assert_eq!(node_to_ask(&runs, at(1_000)), None);
-        let (gone, silent) = (NodeState::Gone, NodeState::Silent { since: None });
-        assert!(
-            !is_lost(&runs, gone, minute, at(1_000)),
-            "it is not being deleted"
-        );
-        let ends = pod(Some(1_000));
-        assert_eq!(node_to_ask(&ends, at(990)), None, "it has its grace");
-        assert!(!is_lost(&ends, gone, minute, at(1_000)));
-        assert_eq!(node_to_ask(&ends, at(1_001)), Some("n1"));
-        assert!(is_lost(&ends, gone, None, at(1_001)), "its node is gone");
-        for (node, now, lost) in [
-            (silent, 1_059, false),
-            (silent, 1_060, true),
-            (silent_since(900), 1_059, false),
-            (silent_since(900), 1_060, true),
-            (silent_since(1_030), 1_089, false),
-            (silent_since(1_030), 1_090, true),
-            (silent_since(999_999), 2_000, false),
-            (NodeState::Answers, 999_999, false),
-        ] {
-            let found = is_lost(&ends, node, minute, at(now));
-            assert_eq!(found, lost, "{node:?} {now}");
+        let asked = |meta: serde_json::Value, seconds| {
+            let ending = || Duration::from_secs(seconds);
+            node_to_ask(&pod(meta), ending).map(str::to_owned)
+        };
+        assert_eq!(asked(json!({}), 1_000), None, "it is not being deleted");
+        // Long ago by the clock of the API server, which counts for nothing.
+        let ends =
+            json!({ "deletionTimestamp": at(0).to_string(), "deletionGracePeriodSeconds": 30 });
+        for (seconds, node) in [(0, None), (29, None), (30, Some("n1"))] {
+            assert_eq!(asked(ends.clone(), seconds).as_deref(), node, "{seconds}");
         }
-        assert!(
-            !is_lost(&ends, silent, None, at(999_999)),
-            "nobody said how long"
-        );
-        // Their clock is behind, or fipd's is ahead.
-        let seen = Duration::from_secs(59);
-        for (node, lost) in [(silent_since(900), false), (gone, true)] {
-            let found = super::is_lost(&ends, (node, seen), minute, at(999_999));
-            assert_eq!(found, lost, "{node:?}");
+        let at_once = json!({ "deletionTimestamp": at(0).to_string() });
+        assert_eq!(asked(at_once, 0).as_deref(), Some("n1"));
+        assert_eq!(node_to_ask(&Pod::default(), Duration::default), None);
+    }
+
+    #[test]
+    fn a_pod_is_lost_with_a_node_that_is_gone_or_found_silent_for_the_declared_time() {
+        let minute = Some(Duration::from_secs(60));
+        let (gone, silent) = (NodeState::Gone, silent_since(0));
+        for (node, seen, limit, lost) in [
+            (gone, 0, None, true),
+            (silent, 59, minute, false),
+            (silent, 60, minute, true),
+            // Nobody said how long.
+            (silent, 999_999, None, false),
+            (NodeState::Answers, 999_999, minute, false),
+        ] {
+            let found = node.is_lost(Duration::from_secs(seen), limit);
+            assert_eq!(found, lost, "{node:?} {seen}");
         }
     }
 
