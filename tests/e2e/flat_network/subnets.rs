@@ -355,7 +355,20 @@ async fn a_subnet_made_anew_while_its_addresses_are_in_use_stays_on_its_vlan() {
         .wait_phase(SUBNET, &path, "Active")
         .await
         .unwrap();
+    // Once nobody uses its addresses it is served without another edit.
+    let again = json!({ "spec": { "vlan": 111 } });
+    bed.objects.merge(SUBNET, &path, again).await.unwrap();
+    bed.objects
+        .wait_phase(SUBNET, &path, "Failed")
+        .await
+        .unwrap();
     bed.objects.delete("Pod", "anew/a").await.unwrap();
+    let served = bed
+        .objects
+        .wait_phase(SUBNET, &path, "Active")
+        .await
+        .unwrap();
+    assert_eq!(served["status"]["accepted"]["vlan"], 111);
     bed.objects.delete(SUBNET, &path).await.unwrap();
     bed.objects.wait_gone(SUBNET, &path).await.unwrap();
 }

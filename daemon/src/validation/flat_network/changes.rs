@@ -38,10 +38,15 @@ pub fn check_fixed(before: &FlatSubnet, after: &FlatSubnet, user: &str) -> Resul
     })
 }
 
-/// The VLAN may not be so: addresses of the subnet's pool are in use in this network, which is that of another VLAN.
-pub fn left_in(network: &str, after: &FlatSubnet) -> Wrong {
+/// The VLAN may not be so: addresses of the subnet's pool are in use in this network, which is that of another VLAN; `others`: the
+/// pools through which they are, empty where it is the subnet's own.
+pub fn left_in(network: &str, others: &str, after: &FlatSubnet) -> Wrong {
+    let by = match others {
+        "" => "by pods of an earlier subnet of the name".to_owned(),
+        others => format!("through {others}"),
+    };
     let allowed = format!(
-        "addresses of it are in use in network {network}, by pods of an earlier subnet of the name or through another pool; write the VLAN of that network, delete those pods, make a subnet of another name, or take the pool along with `fipd pool move-network`"
+        "addresses of it are in use in network {network}, {by}; write the VLAN of that network, make a subnet of another name, or take the pool along with `fipd pool move-network`; once nobody uses them the subnet is served by itself"
     );
     Wrong::new(VLAN, &after.vlan.to_string(), allowed)
 }

@@ -77,9 +77,14 @@ pub fn refuse(overlaps: &[PoolOverlap]) -> Result<(), Wrong> {
     let Some(first) = overlaps.first() else {
         return Ok(());
     };
-    let names = super::some(overlaps.iter().map(|one| &one.pool.spec.name), NAMED);
+    let names = names(overlaps);
     let allowed = format!(
         "other pools of the network give these addresses as well: {names}; write ranges or exclusions that leave them out, or have one of the pools put into another network"
     );
     Err(Wrong::new(RANGES, &spans::text(&first.span), allowed))
+}
+
+/// The names of the pools, for a message.
+pub fn names(overlaps: &[PoolOverlap]) -> String {
+    super::some(overlaps.iter().map(|one| &one.pool.spec.name), NAMED)
 }

@@ -14,7 +14,7 @@ use crate::{
     systems::flat_network::names::ACTIVE,
     validation::{
         Wrong,
-        flat_network::{changes, subnet::FlatSubnet},
+        flat_network::{changes, pools, subnet::FlatSubnet},
     },
 };
 
@@ -88,7 +88,15 @@ pub fn left_behind(ledger: &Ledger, pool: &Pool, now: &FlatSubnet) -> Option<Wro
         return None;
     }
     let network = ledger.network(pool.spec.network)?;
-    Some(changes::left_in(&network.name, now))
+    let own = ledger
+        .usage(pool.id)
+        .is_some_and(|usage| usage.attributed > 0);
+    let others = match own {
+        true => Vec::new(),
+        false => pools::overlaps(ledger, network.id, Some(pool.id), &now.given()),
+    };
+    let others = pools::names(&others);
+    Some(changes::left_in(&network.name, &others, now))
 }
 
 fn relabelled(labels: &SubnetLabels, now: &FlatSubnet) -> Option<&'static str> {

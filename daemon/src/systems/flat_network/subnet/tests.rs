@@ -178,12 +178,38 @@ fn a_subnet_is_not_in_use_by_leases_of_another_pool() {
         edited.status.accepted = Some(edited.spec.clone());
         edited.spec.vlan = vlan;
         master.clone_into(&mut edited.spec.master);
-        let why = judged_with(&source(), &edited, pool, PoolId(2));
+        let why = judged_with(&source(), &edited, pool, Some(PoolId(2)));
         let field = why.as_deref().and_then(|why| why.split(' ').next());
         assert_eq!(field, refused, "{master} {vlan} {pool:?}");
-        let own = judged_with(&source(), &edited, pool, PoolId(1));
+        let own = judged_with(&source(), &edited, pool, Some(PoolId(1)));
         assert!(own.is_some(), "{master} {vlan} {pool:?}");
     }
+}
+
+/// Nobody edits it: a change of the other subnet, and one of the leases of its pool, has it judged again.
+#[test]
+fn a_subnet_is_served_again_once_what_was_in_its_way_is_gone() {
+    let source = source();
+    let mut other = subnet((50, 99), ACTIVE);
+    other.meta.uid = "other".into();
+    other.meta.name = "other".into();
+    let key = Key::new("cattle-flat-network", "other");
+    source.subnets.set(&key, other);
+    let mut made = subnet((1, 60), FAILED);
+    made.meta.uid = "new".into();
+    let why = judged_with(&source, &made, (7, true), None).expect("a clash");
+    assert!(why.contains("\"other\""), "{why}");
+    source.subnets.remove(&key);
+    assert_eq!(judged_with(&source, &made, (7, true), None), None);
+    // It is in the network of another VLAN.
+    let left = |user| judged_with(&source, &made, (8, true), user);
+    for (user, by) in [(1, "an earlier subnet"), (2, "through other")] {
+        let why = left(Some(PoolId(user))).expect("addresses are in use");
+        for part in ["spec.vlan", "vlan-20", by, "move-network"] {
+            assert!(why.contains(part), "{why}");
+        }
+    }
+    assert_eq!(left(None), None);
 }
 
 fn source() -> SubnetSource {
@@ -212,15 +238,15 @@ fn judged_in_use(
 
 /// What is said of a subnet in use, whose pool is in this network, by default or not, and is that of an object `u`.
 fn judged(source: &SubnetSource, subnet: &SubnetView, pool: (u32, bool)) -> Option<String> {
-    judged_with(source, subnet, pool, PoolId(1))
+    judged_with(source, subnet, pool, Some(PoolId(1)))
 }
 
-/// The same with a lease that is attributed to pool 1, the subnet's own, or to pool 2, which gives the same addresses.
+/// The same with a lease that is attributed to pool 1, the subnet's own, or to pool 2, which gives the same addresses, or without.
 fn judged_with(
     source: &SubnetSource,
     subnet: &SubnetView,
     (network, network_by_default): (u32, bool),
-    user: PoolId,
+    user: Option<PoolId>,
 ) -> Option<String> {
     let cluster = ClusterId("c".into());
     let mirror = MirrorOf {
@@ -259,8 +285,10 @@ fn judged_with(
         network,
         address: [10, 1, 2, 7].into(),
     };
-    let lease = testing::lease(place, Some(user), [testing::holder("fipd/vm/lab/web", "1")]);
-    ledger.apply(&Op::PutLease(lease.into()));
+    if user.is_some() {
+        let lease = testing::lease(place, user, [testing::holder("fipd/vm/lab/web", "1")]);
+        ledger.apply(&Op::PutLease(lease.into()));
+    }
     let uid = &subnet.meta.uid;
     source.judge(&ledger, &MirrorOf { uid, ..mirror }, subnet)
 }
