@@ -78,7 +78,7 @@ async fn g1_21_an_ordinal_loses_its_address_only_after_the_declared_time() {
     successor(&bed, &second, "10.207.0.1").await;
     let down = Instant::now();
     scale_down(&bed).await;
-    // The pod is missed twice, a minute apart, before the time begins.
+    // The pod is missed twice, a minute apart; the time counts from the first.
     let free = wait_until("nobody has the address", 3 * DEADLINE, || async {
         let left = bed.leases("10.207.0.1").await?;
         anyhow::ensure!(left.is_empty(), "{left:?}");

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::observe::PodView;
 use crate::{
-    controller::{kind::POD, store::Key},
+    controller::{confirm_absence::RECHECK_AFTER, kind::POD, store::Key},
     systems::flat_network::{
         ip::{FlatIpView, to_the_second},
         names::{
@@ -418,9 +418,10 @@ pub fn pending(now: jiff::Timestamp) -> Value {
     json!({ "status": { "phase": PENDING, "allocatedTimeStamp": to_the_second(now) } })
 }
 
-/// That from now on, by the address book, nobody uses the address.
+/// That nobody uses the address since the first of the two looks that have not found its pod; `now`: by the address book.
 pub fn kept_from(now: jiff::Timestamp) -> Value {
-    json!({ "metadata": { "annotations": { KEPT_SINCE: now.to_string() } } })
+    let since = now.checked_sub(RECHECK_AFTER).unwrap_or(now);
+    json!({ "metadata": { "annotations": { KEPT_SINCE: since.to_string() } } })
 }
 
 #[cfg(test)]

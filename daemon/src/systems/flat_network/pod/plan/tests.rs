@@ -187,6 +187,9 @@ fn an_ordinal_keeps_its_address_for_as_long_as_is_declared() {
     let ends = pod_with("p1", "StatefulSet", &ends);
     assert_eq!(plan(Some(&ends), &ip, 1_000), PodPlan::Nothing);
     assert_eq!(plan(None, &ip, 1_000), PodPlan::Keep);
+    let kept = kept_from(at(1_060))["metadata"]["annotations"][KEPT_SINCE].clone();
+    let why = "its pod was first missed a minute before the look that counts";
+    assert_eq!(kept, at(1_000).to_string(), "{why}");
     ip.kept_since = Some(at(1_000));
     assert_eq!(
         plan(None, &ip, 1_400),
