@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 use super::{
     MigrateError,
     kinds::FLAT_NETWORK_SUBNET,
-    report::ObjectOutcome,
+    report::{MigratedObject, ObjectOutcome},
     service,
-    session::{MigrationSession, PlannedChange},
+    session::MigrationSession,
     workload::WorkloadKind,
 };
 use crate::controller::{
@@ -23,9 +23,6 @@ use crate::controller::{
     owned::identify,
     store::Key,
 };
-
-/// In the place of a name: the whole list.
-const ALL: &str = "(all)";
 
 /// What is migrated beside subnets.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,7 +49,7 @@ pub async fn migrate(
                 "the cluster has no FlatNetworkSubnets: apply what `fipd crds` prints, and run it again".to_owned(),
             ));
         }
-        Err(error) => return Err(MigrateError::Failed(error.to_string())),
+        Err(error) => return Err(error.into()),
     }
     namespace(session).await?;
     let known = subnets::migrate(session, &parts.workloads).await?;
@@ -82,8 +79,8 @@ async fn namespace(session: &mut MigrationSession) -> Result<(), MigrateError> {
         }
     }
     let key = Key::new("", FLAT_NAMESPACE);
-    let change = format!("make the namespace {FLAT_NAMESPACE}");
-    let planned = PlannedChange::new(NAMESPACE, &key, ObjectOutcome::Migrated, change);
+    let change = vec![format!("make the namespace {FLAT_NAMESPACE}")];
+    let planned = MigratedObject::new(NAMESPACE, &key, ObjectOutcome::Migrated, change);
     if session.approved(&planned).await? {
         let body = json!({
             "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": FLAT_NAMESPACE },
@@ -97,14 +94,7 @@ async fn namespace(session: &mut MigrationSession) -> Result<(), MigrateError> {
 /// Makes a companion of flat-network beside each of macvlan.
 async fn services(session: &mut MigrationSession) -> Result<(), MigrateError> {
     let companions = |found: Value| Some(found).filter(service::is_companion);
-    let old = match session.list(SERVICE, companions).await {
-        Ok(old) => old.unwrap_or_default(),
-        Err(error) => {
-            session.fail(SERVICE, ALL, &error.to_string());
-            return Ok(());
-        }
-    };
-    for object in old {
+    for object in session.list_or_fail(SERVICE, companions).await {
         companion(session, &object).await?;
     }
     Ok(())
@@ -136,8 +126,8 @@ async fn companion(session: &mut MigrationSession, object: &Value) -> Result<(),
             return Ok(());
         }
     }
-    let change = format!("make Service {new} with spec {}", body["spec"]);
-    let planned = PlannedChange::new(SERVICE, &key, ObjectOutcome::Migrated, change);
+    let change = vec![format!("make Service {new} with spec {}", body["spec"])];
+    let planned = MigratedObject::new(SERVICE, &key, ObjectOutcome::Migrated, change);
     if session.approved(&planned).await? {
         let made = session.remote.create(&target, &body).await;
         session.created(planned, made);

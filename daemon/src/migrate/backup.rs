@@ -19,7 +19,6 @@ use crate::{
     controller::{
         kind::{CUSTOM_RESOURCE_DEFINITION, Kind, NAMESPACE, SERVICE},
         owned::identify,
-        store::Key,
     },
     private_file,
 };
@@ -102,26 +101,21 @@ async fn may_replace(consent: Consent, file: &Path) -> Result<(), MigrateError> 
     )))
 }
 
-/// Saves the object of a kind without namespaces, where it is there.
+/// Saves an object without namespace, where it is there.
 async fn one(
     session: &mut MigrationSession,
     kind: Kind,
     name: &str,
     objects: &mut Vec<Value>,
 ) -> Result<(), MigrateError> {
-    let key = &Key::new("", name);
-    match session.remote.get::<Value>(&kind.target(key)).await {
-        Ok(Some(object)) => {
+    match session.remote.get::<Value>(&kind.named("", name)).await? {
+        Some(object) => {
             objects.push(saved(kind, object));
-            session.note(kind, key, ObjectOutcome::Saved, "", Vec::new());
-            Ok(())
+            session.note(kind, name, ObjectOutcome::Saved, "", Vec::new());
         }
-        Ok(None) => {
-            session.skip(kind, key, "it is not there", Vec::new());
-            Ok(())
-        }
-        Err(error) => Err(MigrateError::Failed(error.to_string())),
+        None => session.skip(kind, name, "it is not there", Vec::new()),
     }
+    Ok(())
 }
 
 /// Saves all objects of a kind that `keep` keeps.
@@ -131,9 +125,7 @@ async fn all(
     keep: impl Fn(Value) -> Option<Value>,
     objects: &mut Vec<Value>,
 ) -> Result<(), MigrateError> {
-    let listed = session.list(kind, keep).await;
-    let listed = listed.map_err(|error| MigrateError::Failed(error.to_string()))?;
-    for object in listed.unwrap_or_default() {
+    for object in session.list(kind, keep).await? {
         let Some((key, _)) = identify(&object) else {
             continue;
         };
@@ -145,7 +137,7 @@ async fn all(
 
 #[cfg(test)]
 mod tests {
-    use std::{os::unix::fs::PermissionsExt as _, time::Duration};
+    use std::os::unix::fs::PermissionsExt as _;
 
     use serde_json::json;
 
@@ -159,11 +151,7 @@ mod tests {
     };
 
     fn session(answer: impl Fn(&str) -> (u16, Value) + Send + Sync + 'static) -> MigrationSession {
-        let options = MigrationOptions {
-            consent: Consent::Given,
-            interval: Duration::ZERO,
-            page: 30,
-        };
+        let options = MigrationOptions::at_once(Consent::Given);
         MigrationSession::new("backup", serving(answer).0, options)
     }
 

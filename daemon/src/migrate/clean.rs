@@ -7,8 +7,8 @@ use super::{
     MigrateError,
     apply::lift_all,
     kinds::{MACVLAN_IP, MACVLAN_SUBNET},
-    report::ObjectOutcome,
-    session::{MigrationSession, PlannedChange},
+    report::{MigratedObject, ObjectOutcome},
+    session::MigrationSession,
 };
 use crate::controller::{
     kind::{CUSTOM_RESOURCE_DEFINITION, Kind},
@@ -27,9 +27,7 @@ pub async fn clean(session: &mut MigrationSession) -> Result<(), MigrateError> {
     session.reach().await?;
     unused(session).await?;
     lift_all(session).await?;
-    let subnets = session.list(MACVLAN_SUBNET, Some).await;
-    let subnets = subnets.map_err(|error| MigrateError::Failed(error.to_string()))?;
-    for subnet in subnets.unwrap_or_default() {
+    for subnet in session.list(MACVLAN_SUBNET, Some).await? {
         if let Some((key, _)) = identify(&subnet) {
             one(session, MACVLAN_SUBNET, &key, &subnet).await?;
         }
@@ -50,9 +48,7 @@ pub async fn clean(session: &mut MigrationSession) -> Result<(), MigrateError> {
 /// Refuses while a pod has an address.
 async fn unused(session: &mut MigrationSession) -> Result<(), MigrateError> {
     let pod = |ip: Value| identify(&ip).map(|(key, _)| key);
-    let pods = session.list(MACVLAN_IP, pod).await;
-    let pods = pods.map_err(|error| MigrateError::Failed(error.to_string()))?;
-    let pods = pods.unwrap_or_default();
+    let pods = session.list(MACVLAN_IP, pod).await?;
     if pods.is_empty() {
         return Ok(());
     }
@@ -93,8 +89,8 @@ async fn one(
         session.skip(kind, key, "it is being deleted", notes);
         return Ok(());
     }
-    let change = format!("delete {} {key}", kind.kind);
-    let mut planned = PlannedChange::new(kind, key, ObjectOutcome::Deleted, change);
+    let change = vec![format!("delete {} {key}", kind.kind)];
+    let mut planned = MigratedObject::new(kind, key, ObjectOutcome::Deleted, change);
     planned.notes.extend(waits);
     if session.approved(&planned).await? {
         let uid = metadata["uid"].as_str().unwrap_or_default();
@@ -106,8 +102,6 @@ async fn one(
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use serde_json::json;
 
     use super::*;
@@ -115,14 +109,6 @@ mod tests {
         controller::client::testing::serving,
         migrate::session::{Consent, MigrationOptions},
     };
-
-    fn options(consent: Consent) -> MigrationOptions {
-        MigrationOptions {
-            consent,
-            interval: Duration::ZERO,
-            page: 30,
-        }
-    }
 
     fn object(namespace: &str, name: &str) -> Value {
         json!({ "metadata": { "namespace": namespace, "name": name, "uid": "u" } })
@@ -137,7 +123,8 @@ mod tests {
             }
             false => (200, json!({})),
         });
-        let mut session = MigrationSession::new("clean", remote, options(Consent::Given));
+        let mut session =
+            MigrationSession::new("clean", remote, MigrationOptions::at_once(Consent::Given));
         let refused = clean(&mut session).await.unwrap_err().to_string();
         for part in ["12 pods", "shop/web-0, shop/web-1", "and 2 more"] {
             assert!(refused.contains(part), "{refused}");
@@ -152,7 +139,8 @@ mod tests {
             true => (404, json!("not there")),
             false => (200, json!({})),
         });
-        let mut session = MigrationSession::new("clean", remote, options(Consent::Given));
+        let mut session =
+            MigrationSession::new("clean", remote, MigrationOptions::at_once(Consent::Given));
         clean(&mut session).await.unwrap();
         assert_eq!(session.report.count(ObjectOutcome::Skipped), 2);
         assert_eq!(session.report.objects.len(), 2);
@@ -169,7 +157,8 @@ mod tests {
             false if path.contains("macvlan") => (404, json!("not there")),
             false => (200, json!({})),
         });
-        let mut session = MigrationSession::new("clean", remote, options(Consent::DryRun));
+        let mut session =
+            MigrationSession::new("clean", remote, MigrationOptions::at_once(Consent::DryRun));
         clean(&mut session).await.unwrap();
         let lab = &session.report.objects[0];
         assert_eq!(lab.outcome, ObjectOutcome::WouldChange);

@@ -20,6 +20,8 @@ mod session;
 mod subnet;
 mod workload;
 
+use crate::controller::client::CallError;
+
 pub use apply::{MigratedParts, migrate};
 pub use backup::{SavedParts, backup};
 pub use clean::clean;
@@ -39,4 +41,10 @@ pub enum MigrateError {
     /// The cluster, or a file that cannot be written.
     #[error("{0}")]
     Failed(String),
+}
+
+impl From<CallError> for MigrateError {
+    fn from(error: CallError) -> Self {
+        Self::Failed(error.to_string())
+    }
 }

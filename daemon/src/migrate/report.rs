@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::controller::kind::Kind;
+
 /// What became of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -52,6 +54,25 @@ pub struct MigratedObject {
     pub changes: Vec<String>,
     /// What somebody should look at.
     pub notes: Vec<String>,
+}
+
+impl MigratedObject {
+    /// With these changes, and nothing to say about it.
+    pub fn new(
+        kind: Kind,
+        name: impl ToString,
+        outcome: ObjectOutcome,
+        changes: Vec<String>,
+    ) -> Self {
+        Self {
+            kind: kind.kind.to_owned(),
+            name: name.to_string(),
+            outcome,
+            detail: String::new(),
+            changes,
+            notes: Vec::new(),
+        }
+    }
 }
 
 /// What a command did.

@@ -8,8 +8,8 @@ use tokio::time::Instant;
 use super::{
     MigrateError,
     file::{FileObject, RestoredObject},
-    report::ObjectOutcome,
-    session::{MigrationSession, PlannedChange},
+    report::{MigratedObject, ObjectOutcome},
+    session::MigrationSession,
 };
 use crate::controller::{
     client::CallError,
@@ -65,8 +65,11 @@ async fn one(
             return Ok(());
         }
     }
-    let mut planned = PlannedChange::new(kind, key, ObjectOutcome::Restored, what(&object));
-    planned.notes = object.notes;
+    let change = vec![what(&object)];
+    let planned = MigratedObject {
+        notes: object.notes,
+        ..MigratedObject::new(kind, key, ObjectOutcome::Restored, change)
+    };
     if !session.approved(&planned).await? {
         return Ok(());
     }
@@ -133,14 +136,6 @@ kind: Secret
 metadata: {name: a, namespace: b}
 ";
 
-    fn options(consent: Consent) -> MigrationOptions {
-        MigrationOptions {
-            consent,
-            interval: Duration::ZERO,
-            page: 30,
-        }
-    }
-
     fn outcomes(session: &MigrationSession) -> Vec<(&str, ObjectOutcome)> {
         let objects = session.report.objects.iter();
         objects
@@ -158,7 +153,8 @@ metadata: {name: a, namespace: b}
             ("POST", 404, "not served yet"),
             ("POST", 200, "{}"),
         ]);
-        let mut session = MigrationSession::new("restore", remote, options(Consent::Given));
+        let mut session =
+            MigrationSession::new("restore", remote, MigrationOptions::at_once(Consent::Given));
         restore(&mut session, read(FILE).unwrap()).await.unwrap();
         assert_eq!(
             outcomes(&session),
@@ -173,7 +169,8 @@ metadata: {name: a, namespace: b}
     #[tokio::test]
     async fn what_exists_is_skipped() {
         let (remote, asked) = serving(|_| (200, json!({})));
-        let mut session = MigrationSession::new("restore", remote, options(Consent::Given));
+        let mut session =
+            MigrationSession::new("restore", remote, MigrationOptions::at_once(Consent::Given));
         restore(&mut session, read(FILE).unwrap()).await.unwrap();
         assert_eq!(session.report.count(ObjectOutcome::Skipped), 3);
         assert_eq!(asked.lock().len(), 3, "nothing is made");
@@ -187,7 +184,8 @@ metadata: {name: a, namespace: b}
             _ if path.contains("customresourcedefinitions") => (403, json!("forbidden")),
             _ => (200, json!({})),
         });
-        let mut session = MigrationSession::new("restore", remote, options(Consent::Given));
+        let mut session =
+            MigrationSession::new("restore", remote, MigrationOptions::at_once(Consent::Given));
         restore(&mut session, read(FILE).unwrap()).await.unwrap();
         assert_eq!(session.report.count(ObjectOutcome::Failed), 1);
         assert_eq!(session.report.count(ObjectOutcome::Skipped), 2);
@@ -199,7 +197,11 @@ metadata: {name: a, namespace: b}
             true => (404, json!("not there")),
             false => (200, json!({})),
         });
-        let mut session = MigrationSession::new("restore", remote, options(Consent::DryRun));
+        let mut session = MigrationSession::new(
+            "restore",
+            remote,
+            MigrationOptions::at_once(Consent::DryRun),
+        );
         restore(&mut session, read(FILE).unwrap()).await.unwrap();
         assert_eq!(session.report.count(ObjectOutcome::WouldChange), 1);
         assert_eq!(asked.lock().len(), 3);

@@ -13,10 +13,13 @@ use super::{
     report::{MigratedObject, MigrationReport, ObjectOutcome},
 };
 use crate::controller::{
-    client::{CallError, Remote},
+    client::{CallError, Patch, Remote},
     kind::{Kind, NAMESPACE},
     store::Key,
 };
+
+/// In the place of a name: the whole list.
+pub const ALL: &str = "(all)";
 
 /// Who agrees to changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,21 +43,6 @@ pub struct MigrationOptions {
     pub page: u32,
 }
 
-/// What is to be done with an object.
-#[derive(Clone, Debug)]
-pub struct PlannedChange {
-    /// Its kind.
-    pub kind: String,
-    /// `[namespace/]name`.
-    pub name: String,
-    /// Each change, for people.
-    pub changes: Vec<String>,
-    /// What somebody should look at.
-    pub notes: Vec<String>,
-    /// What becomes of it.
-    pub outcome: ObjectOutcome,
-}
-
 /// A run of a command.
 pub struct MigrationSession {
     /// The cluster.
@@ -64,19 +52,6 @@ pub struct MigrationSession {
     /// What became of the objects so far.
     pub report: MigrationReport,
     has_written: bool,
-}
-
-impl PlannedChange {
-    /// A change of one object, without notes.
-    pub fn new(kind: Kind, key: &Key, outcome: ObjectOutcome, change: String) -> Self {
-        Self {
-            kind: kind.kind.to_owned(),
-            name: key.to_string(),
-            changes: vec![change],
-            notes: Vec::new(),
-            outcome,
-        }
-    }
 }
 
 impl MigrationSession {
@@ -109,7 +84,7 @@ impl MigrationSession {
         }
     }
 
-    /// What `keep` makes of all objects of a kind; `None`: the cluster does not have the kind.
+    /// What `keep` makes of all objects of a kind; none where the cluster does not have the kind.
     ///
     /// # Errors
     /// They cannot be listed as a whole.
@@ -117,20 +92,49 @@ impl MigrationSession {
         &self,
         kind: Kind,
         keep: impl Fn(Value) -> Option<T>,
-    ) -> Result<Option<Vec<T>>, CallError> {
+    ) -> Result<Vec<T>, CallError> {
         let all = kind.all();
         match self.remote.list_paged(&all, self.options.page, keep).await {
-            Ok(all) => Ok(Some(all)),
-            Err(CallError::NotFound(_)) => Ok(None),
-            Err(error) => Err(error),
+            Err(CallError::NotFound(_)) => Ok(Vec::new()),
+            listed => listed,
         }
+    }
+
+    /// The same; none where they cannot be listed, which is reported.
+    pub async fn list_or_fail<T>(
+        &mut self,
+        kind: Kind,
+        keep: impl Fn(Value) -> Option<T>,
+    ) -> Vec<T> {
+        let listed = self.list(kind, keep).await;
+        listed.unwrap_or_else(|error| {
+            self.fail(kind, ALL, &error.to_string());
+            Vec::new()
+        })
+    }
+
+    /// Changes an object as it was read: nobody else's change is undone, and no other object of the name is changed.
+    ///
+    /// # Errors
+    /// The API server refuses.
+    pub async fn patch(
+        &self,
+        (kind, key): (Kind, &Key),
+        read: &Value,
+        mut patch: Value,
+    ) -> Result<(), CallError> {
+        for field in ["uid", "resourceVersion"] {
+            patch["metadata"][field] = read["metadata"][field].clone();
+        }
+        let target = kind.target(key);
+        self.remote.patch(&target, Patch::Merge, &patch).await
     }
 
     /// Whether the change is to be made now; otherwise it is reported.
     ///
     /// # Errors
     /// Nobody answers the question.
-    pub async fn approved(&mut self, planned: &PlannedChange) -> Result<bool, MigrateError> {
+    pub async fn approved(&mut self, planned: &MigratedObject) -> Result<bool, MigrateError> {
         match self.options.consent {
             Consent::DryRun => {
                 self.add(planned.clone(), ObjectOutcome::WouldChange, "");
@@ -159,7 +163,7 @@ impl MigrationSession {
     }
 
     /// Reports what became of a new object; one that is there is fine.
-    pub fn created(&mut self, planned: PlannedChange, made: Result<(), CallError>) {
+    pub fn created(&mut self, planned: MigratedObject, made: Result<(), CallError>) {
         match made {
             Err(CallError::Conflict(..)) => {
                 self.add(planned, ObjectOutcome::Skipped, "it exists already");
@@ -174,7 +178,7 @@ impl MigrationSession {
     }
 
     /// Reports what became of a change.
-    pub fn changed(&mut self, planned: PlannedChange, made: Result<(), CallError>) {
+    pub fn changed(&mut self, planned: MigratedObject, made: Result<(), CallError>) {
         match made {
             Ok(()) => {
                 let outcome = planned.outcome;
@@ -191,14 +195,11 @@ impl MigrationSession {
 
     /// Reports an object of a kind that is not migrated.
     pub fn skip_foreign(&mut self, kind: String, name: String, why: &str) {
-        let planned = PlannedChange {
+        let object = MigratedObject {
             kind,
-            name,
-            changes: Vec::new(),
-            notes: Vec::new(),
-            outcome: ObjectOutcome::Skipped,
+            ..MigratedObject::new(NAMESPACE, name, ObjectOutcome::Skipped, Vec::new())
         };
-        self.add(planned, ObjectOutcome::Skipped, why);
+        self.add(object, ObjectOutcome::Skipped, why);
     }
 
     /// Reports an object to which something could not be done.
@@ -215,18 +216,15 @@ impl MigrationSession {
         detail: &str,
         notes: Vec<String>,
     ) {
-        let planned = PlannedChange {
-            kind: kind.kind.to_owned(),
-            name: name.to_string(),
-            changes: Vec::new(),
+        let object = MigratedObject {
             notes,
-            outcome,
+            ..MigratedObject::new(kind, name, outcome, Vec::new())
         };
-        self.add(planned, outcome, detail);
+        self.add(object, outcome, detail);
     }
 
-    fn add(&mut self, planned: PlannedChange, outcome: ObjectOutcome, detail: &str) {
-        let (kind, name) = (planned.kind.as_str(), planned.name.as_str());
+    fn add(&mut self, object: MigratedObject, outcome: ObjectOutcome, detail: &str) {
+        let (kind, name) = (object.kind.as_str(), object.name.as_str());
         tracing::debug!(kind, name, outcome = outcome.name(), detail, "reported");
         let mut terminal = io::stderr();
         if terminal.is_terminal() {
@@ -234,17 +232,14 @@ impl MigrationSession {
             let _ = writeln!(terminal, "{}: {kind} {name} {detail}", outcome.name());
         }
         self.report.objects.push(MigratedObject {
-            kind: planned.kind,
-            name: planned.name,
             outcome,
             detail: detail.to_owned(),
-            changes: planned.changes,
-            notes: planned.notes,
+            ..object
         });
     }
 }
 
-fn question(planned: &PlannedChange) -> String {
+fn question(planned: &MigratedObject) -> String {
     let mut text = format!("\n{} {}\n", planned.kind, planned.name);
     for change in &planned.changes {
         text.push_str(&format!("  {change}\n"));
@@ -257,6 +252,18 @@ fn question(planned: &PlannedChange) -> String {
 }
 
 #[cfg(test)]
+impl MigrationOptions {
+    /// Without pauses.
+    pub fn at_once(consent: Consent) -> Self {
+        Self {
+            consent,
+            interval: Duration::ZERO,
+            page: 30,
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use serde_json::json;
 
@@ -266,17 +273,16 @@ mod tests {
     fn session(consent: Consent) -> MigrationSession {
         let (remote, _) = serving(|_| (404, json!("not there")));
         let options = MigrationOptions {
-            consent,
             interval: Duration::from_secs(3_600),
-            page: 30,
+            ..MigrationOptions::at_once(consent)
         };
         MigrationSession::new("migrate", remote, options)
     }
 
-    fn planned() -> PlannedChange {
+    fn planned() -> MigratedObject {
         let key = Key::new("kube-system", "lab");
         let change = "a becomes b".to_owned();
-        PlannedChange::new(MACVLAN_SUBNET, &key, ObjectOutcome::Migrated, change)
+        MigratedObject::new(MACVLAN_SUBNET, &key, ObjectOutcome::Migrated, vec![change])
     }
 
     #[tokio::test]
@@ -324,7 +330,7 @@ mod tests {
     async fn a_kind_that_the_cluster_does_not_have_is_no_failure() {
         let session = session(Consent::Given);
         let listed = session.list(MACVLAN_SUBNET, Some).await.unwrap();
-        assert_eq!(listed, None);
+        assert!(listed.is_empty());
     }
 
     #[test]

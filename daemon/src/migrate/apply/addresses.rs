@@ -14,18 +14,13 @@ use ipnet::IpNet;
 use serde_json::{Value, json};
 
 use crate::{
-    controller::{
-        client::{CallError, Patch},
-        kind::POD,
-        owned::identify,
-        store::Key,
-    },
+    controller::{client::CallError, kind::POD, owned::identify, store::Key},
     migrate::{
         MigrateError,
         kinds::{FLAT_NETWORK_SUBNET, MACVLAN_IP},
         metadata,
-        report::ObjectOutcome,
-        session::{MigrationSession, PlannedChange},
+        report::{MigratedObject, ObjectOutcome},
+        session::MigrationSession,
         workload::{self, WorkloadKind},
     },
     validation::flat_network::{spans, subnet::ENTRIES},
@@ -46,7 +41,6 @@ impl MacvlanAddresses {
         kinds: &[WorkloadKind],
     ) -> Result<Self, CallError> {
         let all = session.list(MACVLAN_IP, address).await?;
-        let all = all.unwrap_or_default();
         if all.is_empty() {
             return Ok(Self::default());
         }
@@ -96,7 +90,7 @@ impl MacvlanAddresses {
         session: &mut MigrationSession,
         subnet: &Value,
     ) -> Result<(), MigrateError> {
-        let Some((key, uid)) = identify(subnet) else {
+        let Some((key, _)) = identify(subnet) else {
             return Ok(());
         };
         let none = BTreeSet::new();
@@ -108,15 +102,10 @@ impl MacvlanAddresses {
             "spec.exclusions {:?} becomes {:?}: pods on macvlan have no other addresses any more",
             lifted.before, lifted.after
         );
-        let planned =
-            PlannedChange::new(FLAT_NETWORK_SUBNET, &key, ObjectOutcome::Migrated, change);
+        let (kind, outcome) = (FLAT_NETWORK_SUBNET, ObjectOutcome::Migrated);
+        let planned = MigratedObject::new(kind, &key, outcome, vec![change]);
         if session.approved(&planned).await? {
-            let mut patch = lifted.patch();
-            // Nobody else's change is undone, and no other object of the name is changed.
-            patch["metadata"]["uid"] = json!(uid);
-            patch["metadata"]["resourceVersion"] = subnet["metadata"]["resourceVersion"].clone();
-            let target = FLAT_NETWORK_SUBNET.target(&key);
-            let made = session.remote.patch(&target, Patch::Merge, &patch).await;
+            let made = session.patch((kind, &key), subnet, lifted.patch()).await;
             session.changed(planned, made);
         }
         Ok(())
@@ -242,7 +231,7 @@ impl LiftedExclusions {
 
 #[cfg(test)]
 mod tests {
-    use std::{net::Ipv4Addr, time::Duration};
+    use std::net::Ipv4Addr;
 
     use super::*;
     use crate::{
@@ -393,11 +382,7 @@ mod tests {
         ];
         for (kinds, expected) in cases {
             let (remote, _) = canned(&[("GET", 200, ips), ("GET", 200, pods)]);
-            let options = MigrationOptions {
-                consent: Consent::Given,
-                interval: Duration::ZERO,
-                page: 30,
-            };
+            let options = MigrationOptions::at_once(Consent::Given);
             let session = MigrationSession::new("migrate", remote, options);
             let read = MacvlanAddresses::read(&session, kinds).await.unwrap();
             assert_eq!(read.0["lab"], addresses(expected), "{kinds:?}");

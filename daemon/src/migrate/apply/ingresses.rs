@@ -5,14 +5,13 @@ use fipd_crds::{
 };
 use serde_json::{Value, json};
 
-use super::ALL;
 use crate::{
-    controller::{client::Patch, kind::INGRESS, owned::identify},
+    controller::{kind::INGRESS, owned::identify},
     migrate::{
         MigrateError,
         metadata::{MetadataChange, Texts, texts},
-        report::ObjectOutcome,
-        session::{MigrationSession, PlannedChange},
+        report::{MigratedObject, ObjectOutcome},
+        session::MigrationSession,
     },
 };
 
@@ -24,21 +23,14 @@ pub async fn migrate(session: &mut MigrationSession) -> Result<(), MigrateError>
         keys.any(|key| annotations.contains_key(key))
             .then_some(found)
     };
-    let found = match session.list(INGRESS, flat).await {
-        Ok(found) => found.unwrap_or_default(),
-        Err(error) => {
-            session.fail(INGRESS, ALL, &error.to_string());
-            return Ok(());
-        }
-    };
-    for object in found {
+    for object in session.list_or_fail(INGRESS, flat).await {
         one(session, &object).await?;
     }
     Ok(())
 }
 
 async fn one(session: &mut MigrationSession, object: &Value) -> Result<(), MigrateError> {
-    let Some((key, uid)) = identify(object) else {
+    let Some((key, _)) = identify(object) else {
         return Ok(());
     };
     let annotations = texts(&object["metadata"], "annotations");
@@ -47,22 +39,13 @@ async fn one(session: &mut MigrationSession, object: &Value) -> Result<(), Migra
         session.skip(INGRESS, &key, "it is on flat-network already", change.notes);
         return Ok(());
     }
-    let planned = PlannedChange {
-        kind: INGRESS.kind.to_owned(),
-        name: key.to_string(),
-        changes: change.lines,
+    let planned = MigratedObject {
         notes: change.notes,
-        outcome: ObjectOutcome::Migrated,
+        ..MigratedObject::new(INGRESS, &key, ObjectOutcome::Migrated, change.lines)
     };
     if session.approved(&planned).await? {
-        // Nobody else's change is undone, and no other object of the name is changed.
-        let patch = json!({ "metadata": {
-            "uid": uid,
-            "resourceVersion": object["metadata"]["resourceVersion"],
-            "annotations": change.annotations,
-        } });
-        let target = INGRESS.target(&key);
-        let made = session.remote.patch(&target, Patch::Merge, &patch).await;
+        let patch = json!({ "metadata": { "annotations": change.annotations } });
+        let made = session.patch((INGRESS, &key), object, patch).await;
         session.changed(planned, made);
     }
     Ok(())
@@ -70,8 +53,6 @@ async fn one(session: &mut MigrationSession, object: &Value) -> Result<(), Migra
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::{
         controller::client::testing::canned,
@@ -85,11 +66,7 @@ mod tests {
             {"metadata":{"namespace":"shop","name":"done","uid":"d","annotations":{"flatnetwork.pandaria.io/ingress":"true"}}},
             {"metadata":{"namespace":"shop","name":"web","uid":"w","resourceVersion":"7","annotations":{"macvlan.panda.io/ingress":"true"}}}]}"#;
         let (remote, asked) = canned(&[("GET", 200, all), ("PATCH", 200, "{}")]);
-        let options = MigrationOptions {
-            consent: Consent::Given,
-            interval: Duration::ZERO,
-            page: 30,
-        };
+        let options = MigrationOptions::at_once(Consent::Given);
         let mut session = MigrationSession::new("migrate", remote, options);
         migrate(&mut session).await.unwrap();
         let objects = session.report.objects.iter();

@@ -8,7 +8,7 @@ use fipd_crds::{
 };
 use serde_json::{Value, json};
 
-use super::{ALL, addresses::MacvlanAddresses};
+use super::addresses::MacvlanAddresses;
 use crate::{
     controller::{
         client::CallError,
@@ -20,8 +20,8 @@ use crate::{
     migrate::{
         MigrateError,
         kinds::{FLAT_NETWORK_SUBNET, MACVLAN_IP, MACVLAN_SUBNET},
-        report::ObjectOutcome,
-        session::{Consent, MigrationSession, PlannedChange},
+        report::{MigratedObject, ObjectOutcome},
+        session::{ALL, Consent, MigrationSession},
         subnet,
         workload::WorkloadKind,
     },
@@ -48,7 +48,7 @@ pub async fn migrate(
     };
     let mut known: KnownSubnets = there.iter().filter_map(serves).collect();
     let old = match session.list(MACVLAN_SUBNET, Some).await {
-        Ok(old) => old.unwrap_or_default(),
+        Ok(old) => old,
         Err(error) => {
             session.fail(MACVLAN_SUBNET, ALL, &error.to_string());
             return Ok(known);
@@ -180,8 +180,10 @@ async fn one(
         "make FlatNetworkSubnet {new} with labels {}, annotations {}, spec {}",
         body["metadata"]["labels"], body["metadata"]["annotations"], body["spec"]
     );
-    let mut planned = PlannedChange::new(MACVLAN_SUBNET, &key, ObjectOutcome::Migrated, change);
-    planned.notes = converted.notes;
+    let planned = MigratedObject {
+        notes: converted.notes,
+        ..MigratedObject::new(MACVLAN_SUBNET, &key, ObjectOutcome::Migrated, vec![change])
+    };
     if session.approved(&planned).await? {
         let made = session
             .remote

@@ -1,5 +1,3 @@
-use std::time::Duration;
-
 use super::*;
 use crate::{
     controller::client::testing::{Asked, canned},
@@ -54,11 +52,7 @@ async fn run(
     answers: Vec<Answer>,
 ) -> (MigrationSession, Vec<Asked>) {
     let (remote, asked) = canned(&answers);
-    let options = MigrationOptions {
-        consent,
-        interval: Duration::ZERO,
-        page: 30,
-    };
+    let options = MigrationOptions::at_once(consent);
     let mut session = MigrationSession::new("migrate", remote, options);
     let parts = MigratedParts {
         workloads: vec![kind],
@@ -325,11 +319,7 @@ async fn a_dry_run_plans_workloads_on_subnets_that_it_would_make() {
 #[tokio::test]
 async fn without_the_definition_of_subnets_nothing_is_begun() {
     let (remote, _) = canned(&[("GET", 200, "{}"), ("GET", 404, "no such group")]);
-    let options = MigrationOptions {
-        consent: Consent::Given,
-        interval: Duration::ZERO,
-        page: 30,
-    };
+    let options = MigrationOptions::at_once(Consent::Given);
     let mut session = MigrationSession::new("migrate", remote, options);
     let parts = MigratedParts {
         workloads: Vec::new(),

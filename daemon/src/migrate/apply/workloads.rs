@@ -5,17 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use fipd_crds::flat_network::names::NAMESPACE as FLAT_NAMESPACE;
 use serde_json::Value;
 
-use super::{ALL, subnets::KnownSubnets};
+use super::subnets::KnownSubnets;
 use crate::{
-    controller::{
-        client::{CallError, Patch},
-        owned::identify,
-        store::Key,
-    },
+    controller::{client::CallError, owned::identify, store::Key},
     migrate::{
         MigrateError,
-        report::ObjectOutcome,
-        session::{MigrationSession, PlannedChange},
+        report::{MigratedObject, ObjectOutcome},
+        session::MigrationSession,
         workload::{self, WorkloadChange, WorkloadKind, WorkloadPlan},
     },
 };
@@ -77,13 +73,7 @@ pub async fn flat(session: &mut MigrationSession, kind: WorkloadKind) -> Vec<Fla
             subnets,
         })
     };
-    match session.list(kind.kind(), flat).await {
-        Ok(found) => found.unwrap_or_default(),
-        Err(error) => {
-            session.fail(kind.kind(), ALL, &error.to_string());
-            Vec::new()
-        }
-    }
+    session.list_or_fail(kind.kind(), flat).await
 }
 
 /// Migrates workloads in this order: first those that name addresses.
@@ -111,18 +101,14 @@ async fn one(
     known: &KnownSubnets,
 ) -> Result<(), MigrateError> {
     let (kind, key) = (workload.kind, &workload.key);
-    let target = kind.kind().target(key);
     let mut agreed: Option<Vec<String>> = None;
     for _ in 0..ATTEMPTS {
         let Some((found, change)) = wanted(session, kind, key, known).await else {
             return Ok(());
         };
-        let planned = PlannedChange {
-            kind: kind.kind().kind.to_owned(),
-            name: key.to_string(),
-            changes: change.lines,
+        let planned = MigratedObject {
             notes: change.notes,
-            outcome: ObjectOutcome::Migrated,
+            ..MigratedObject::new(kind.kind(), key, ObjectOutcome::Migrated, change.lines)
         };
         if agreed.as_ref() != Some(&planned.changes) {
             if !session.approved(&planned).await? {
@@ -130,12 +116,8 @@ async fn one(
             }
             agreed = Some(planned.changes.clone());
         }
-        let mut patch = change.patch;
-        // Nobody else's change is undone, and no other object of the name is changed.
-        for field in ["uid", "resourceVersion"] {
-            patch["metadata"][field] = found["metadata"][field].clone();
-        }
-        match session.remote.patch(&target, Patch::Merge, &patch).await {
+        let made = session.patch((kind.kind(), key), &found, change.patch);
+        match made.await {
             Err(CallError::Conflict(..)) => {}
             Err(CallError::Rejected(_, why)) if kind == WorkloadKind::Job => {
                 let why = format!("the API server refuses to change it: {why}; delete it");
