@@ -11,7 +11,6 @@ mod check;
 mod construct;
 mod container;
 mod del;
-mod gc;
 mod routes;
 mod status;
 mod undo;
@@ -21,10 +20,10 @@ use std::{
     path::PathBuf,
 };
 
-use call::PluginCall;
+use call::{PATIENCE, PluginCall};
 use serde_json::Value;
 
-use crate::{CniError, Code, Environment, MAX_MESSAGE, NEWEST, NetConf, Verb, version};
+use crate::{AskStep, CniError, Code, Environment, MAX_MESSAGE, NEWEST, NetConf, Verb, version};
 
 /// Carries out `CNI_COMMAND`, and says on `stdout` what came of it.
 ///
@@ -63,7 +62,10 @@ pub fn run(
         Verb::Add => add::add(&call, say),
         Verb::Del => del::del(&call).and_then(|text| say(&text)),
         Verb::Check => check::check(&call).and_then(|text| say(&text)),
-        Verb::Gc => gc::gc(&call).and_then(|text| say(&text)),
+        // The daemon releases every attachment that the runtime does not list.
+        Verb::Gc => call
+            .output(Verb::Gc, AskStep::Begin, PATIENCE, Code::TryAgain)
+            .and_then(|text| say(&text)),
         Verb::Status => status::status(&call).and_then(|text| say(&text)),
         Verb::Version => Ok(()),
     };

@@ -1,4 +1,4 @@
-//! `macvlan.cluster.cattle.io`: the kinds of macvlan-operator, which flat-network replaced. Read only: they are migrated.
+//! `macvlan.cluster.cattle.io`: the kinds of macvlan-operator. Read only: they are migrated.
 //!
 //! Nothing is required, and a value of the wrong shape counts as absent; who migrates compares with what stands there. All names
 //! here stand in users' clusters; none may ever change.

@@ -178,11 +178,7 @@ impl CniService {
     }
 
     async fn replay_ask(&self, number: u64, conf: NetConf, ask: &Ask) -> Result<(), CallRefusal> {
-        let question = PluginQuestion {
-            key: AttachmentKey::of(&conf, ask),
-            conf,
-            ask,
-        };
+        let question = PluginQuestion::new(conf, ask);
         // Until it is noted: deferred after its container was added again, it would delete that.
         let _turn = self.turns.wait(&question.key).await;
         let deferred = match self.delete_asked(&question).await {

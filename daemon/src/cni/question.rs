@@ -13,7 +13,12 @@ pub struct PluginQuestion<'a> {
     pub ask: &'a Ask,
 }
 
-impl PluginQuestion<'_> {
+impl<'a> PluginQuestion<'a> {
+    pub fn new(conf: NetConf, ask: &'a Ask) -> Self {
+        let key = AttachmentKey::of(&conf, ask);
+        Self { key, conf, ask }
+    }
+
     /// The addresses of the interface by the result of `ADD` that the runtime passes.
     ///
     /// # Errors

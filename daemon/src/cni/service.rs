@@ -132,11 +132,7 @@ impl CniService {
             };
             CallRefusal { code, ..refusal }.to_error(&conf.cni_version)
         })?;
-        let call = PluginQuestion {
-            key: AttachmentKey::of(&conf, ask),
-            conf,
-            ask,
-        };
+        let call = PluginQuestion::new(conf, ask);
         tracing::debug!(command = %ask.command, network = call.conf.name, container = ask.container_id, "a CNI plugin asks");
         // A deletion that overtakes what it deletes would leave that behind.
         let _turn = match ask.command {
