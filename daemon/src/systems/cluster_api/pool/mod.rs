@@ -11,7 +11,7 @@ pub use vip_labels::VipLabels;
 
 use growth::{PoolGrowth, PoolUsers};
 
-use fipd_core::{Family, Pool, PoolSpec, Request, System, Text};
+use fipd_core::{Family, Pool, PoolSpec, PoolUsage, Request, System, Text};
 use fipd_crds::{
     cluster_api::{
         GlobalInClusterIPPool, GlobalInClusterPrefixPool, InClusterIPPool, InClusterIPPoolSpec,
@@ -224,11 +224,8 @@ impl<const PREFIXES: bool> PoolSource for InClusterSource<PREFIXES> {
     }
 
     fn warnings(&self, state: &PoolState) -> Vec<(&'static str, String)> {
-        let exhausted = || {
-            let (used, size) = (state.usage.used, state.usage.size);
-            format!("{used} of {size} are in use: new claims wait; add addresses or delete claims")
-        };
-        let exhausted = (state.usage.free == 0 && state.usage.size > 0).then(exhausted);
+        let exhausted = state.usage.free == 0 && state.usage.size > 0;
+        let exhausted = exhausted.then(|| full(&state.usage));
         // The condition names what is waited for, which changes while it is.
         let held = || {
             "no new address is given until what is in use is known; the condition Ready says what is waited for".to_owned()
@@ -243,6 +240,20 @@ impl<const PREFIXES: bool> PoolSource for InClusterSource<PREFIXES> {
         .into_iter()
         .filter_map(|(reason, text)| Some((reason, text?)))
         .collect()
+    }
+}
+
+/// How full a pool is that has nothing left, and what helps.
+fn full(usage: &PoolUsage) -> String {
+    let (size, cooling) = (usage.size, usage.quarantined);
+    let used = usage.used.saturating_sub(cooling);
+    match cooling {
+        0 => {
+            format!("{used} of {size} are in use: new claims wait; add addresses or delete claims")
+        }
+        _ => format!(
+            "{used} of {size} are in use and {cooling} in quarantine after a release: new claims wait; add addresses, delete claims or wait for the end of the quarantine"
+        ),
     }
 }
 
@@ -304,6 +315,22 @@ mod tests {
         let key = Key::new("ns", "a");
         let of_source = PoolController::<InClusterSource<true>>::object_of(&key);
         assert_eq!(object_of(PREFIX_POOL.plural, &key), of_source);
+    }
+
+    #[test]
+    fn what_cools_in_a_full_pool_is_not_in_use() {
+        let usage = |used, quarantined| PoolUsage {
+            size: 4,
+            used,
+            quarantined,
+            ..PoolUsage::default()
+        };
+        let (all, some, none) = (usage(4, 0), usage(4, 3), usage(4, 4));
+        assert!(full(&all).starts_with("4 of 4 are in use: new claims wait"));
+        let cools = full(&some);
+        let wanted = "1 of 4 are in use and 3 in quarantine after a release: ";
+        assert!(cools.starts_with(wanted), "{cools}");
+        assert!(full(&none).starts_with("0 of 4 are in use and 4 "));
     }
 
     #[test]
