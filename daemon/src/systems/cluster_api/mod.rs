@@ -282,6 +282,7 @@ async fn serve(site: Arc<Site>, system: RunningClusterApi) {
         return;
     }
     let inventory = IpamInventory::new(&claims, &vips);
+    let adopted = *site.ipam.growth().borrow();
     if !site.adopt_first(&inventory).await {
         return;
     }
@@ -293,7 +294,7 @@ async fn serve(site: Arc<Site>, system: RunningClusterApi) {
     extension::keep(&site, &system.means.endpoint, &mut tasks);
     // It begins once the Clusters are known, where there are such. With `vips = false` it keeps what they show from others.
     reconcile::follow_and_work(&vips, &mut tasks);
-    vips.keep_looking_out(&mut tasks);
+    vips.keep_looking_out(adopted, &mut tasks);
     adoption::keep(&site.session, &site.system, &inventory).await;
     finish(tasks).await;
 }

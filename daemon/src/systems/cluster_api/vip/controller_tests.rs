@@ -239,6 +239,17 @@ impl Bench {
         Some((kind, lease.contenders.len()))
     }
 
+    /// Looks out for pools that are newer than an adoption at this growth; returns once it does.
+    async fn look_out(&self, adopted: u64) -> JoinSet<()> {
+        let ipam = &self.vips.context.site.ipam;
+        let before = ipam.read(Ledger::revision);
+        let (mut revisions, mut tasks) = (ipam.revisions(), JoinSet::new());
+        self.vips.keep_looking_out(adopted, &mut tasks);
+        let looks = revisions.wait_for(|revision| *revision > before).await;
+        drop(looks.expect("it looks"));
+        tasks
+    }
+
     /// Works on the Cluster once, as the controller knows it.
     async fn work(&self) -> Reconciled {
         let known = self.vips.context.objects.get(&key());
@@ -623,11 +634,7 @@ async fn a_new_pool_gives_nothing_before_what_clusters_show_is_kept() {
         let request = Request::Allocate(allocate(holder, [want(pool, None)]));
         site.ipam.submit(request).await
     };
-    let before = site.ipam.read(Ledger::revision);
-    let (mut revisions, mut tasks) = (site.ipam.revisions(), JoinSet::new());
-    bench.vips.keep_looking_out(&mut tasks);
-    let looks = revisions.wait_for(|revision| *revision > before).await;
-    drop(looks.expect("it looks"));
+    let mut tasks = bench.look_out(0).await;
     let new = pool("new", "10.0.0.8-10.0.0.9").await;
     let given = async {
         while ask(1, new).await.is_err() {
@@ -644,6 +651,21 @@ async fn a_new_pool_gives_nothing_before_what_clusters_show_is_kept() {
     tasks.shutdown().await;
     let later = pool("later", "10.0.1.8-10.0.1.9").await;
     ask(3, later).await.expect("an address");
+}
+
+/// The first adoption reads a list of all Clusters.
+#[tokio::test]
+async fn only_what_pools_gained_since_the_first_adoption_is_taken_in_again() {
+    let endpoint = json!({ "controlPlaneEndpoint": { "host": "10.0.0.8", "port": 6443 } });
+    let bench = Bench::new(&json!({ "spec": endpoint })).await;
+    bench.vips.context.objects.complete();
+    bench.own_pool().await;
+    let adopted = *bench.vips.context.site.ipam.growth().borrow();
+    let mut tasks = bench.look_out(adopted).await;
+    assert_eq!(bench.users(8), None, "the adoption took it in");
+    tasks.shutdown().await;
+    let _tasks = bench.look_out(0).await;
+    assert_eq!(bench.users(8), Some(("Cluster".to_owned(), 0)));
 }
 
 /// `in-cluster-kinds = "leave"`: nobody else tells the address book what the other provider allocates.

@@ -25,28 +25,32 @@ impl Drop for Ending<'_> {
 }
 
 impl VipController {
-    /// Has new pools wait, and takes in what Clusters show of them, until the session ends.
-    pub fn keep_looking_out(self: &Arc<Self>, tasks: &mut JoinSet<()>) {
+    /// Has new pools wait, and takes in what Clusters show of them, until the session ends. The first adoption took in what they
+    /// show of the pools up to the growth `adopted`.
+    pub fn keep_looking_out(self: &Arc<Self>, adopted: u64, tasks: &mut JoinSet<()>) {
         let vips = Arc::clone(self);
         tasks.spawn(async move {
             let cancel = vips.context.site.cancel();
-            let _: Option<()> = cancel.run_until_cancelled(vips.look_out()).await;
+            let _: Option<()> = cancel.run_until_cancelled(vips.look_out(adopted)).await;
         });
     }
 
-    async fn look_out(&self) {
+    async fn look_out(&self, mut seen: u64) {
         let site = &*self.context.site;
         self.context.objects.completed().await;
         let _ending = Ending(site);
         let mut growth = site.ipam.growth();
         loop {
-            let seen = *growth.borrow_and_update();
-            if let Err(error) = self.take_in_shown().await {
+            let latest = *growth.borrow_and_update();
+            if latest != seen
+                && let Err(error) = self.take_in_shown().await
+            {
                 tracing::warn!(cluster = %site.name, "what Clusters show of new pools is not kept yet: {error}");
                 site.ipam.end_look_out(&site.id, &site.system);
                 tokio::time::sleep(RETRY).await;
                 continue;
             }
+            seen = latest;
             let lookout = Lookout {
                 name: Text::clone(&site.name),
                 networks: site.session.networks(&site.system),
