@@ -14,6 +14,7 @@ pub mod confirmed;
 mod conformance_tests;
 pub mod inventory;
 pub mod ip_address;
+pub mod left;
 mod moved;
 #[cfg(test)]
 mod moved_tests;
@@ -132,6 +133,13 @@ impl IpClaims {
             && wish::sort_of(&claim.spec.pool_ref, settings).is_some()
     }
 
+    /// The pools of the kind of this name.
+    pub fn pools_of(&self, kind: &str) -> Option<(Kind, &Objects<InClusterView>)> {
+        let mut stores = self.pools.iter();
+        let (kind, pools) = stores.find(|(one, _)| one.kind == kind)?;
+        Some((*kind, &**pools))
+    }
+
     /// The IPAddress that answers the claim.
     pub fn address_of(&self, key: &Key, pool: &PoolRef) -> Option<Arc<AddressView>> {
         let address = self.addresses.get(key);
@@ -188,9 +196,8 @@ impl IpClaims {
 
     /// Why a pool object that is there gives nothing, as far as it says so.
     fn pool_says(&self, key: &Key, named: &PoolRef) -> Option<String> {
-        let mut kinds = self.pools.iter();
-        let (kind, pools) = kinds.find(|(kind, _)| *kind.kind == *named.kind)?;
-        match pools.seen(&wish::pool_key(*kind, &key.namespace, &named.name))? {
+        let (kind, pools) = self.pools_of(&named.kind)?;
+        match pools.seen(&wish::pool_key(kind, &key.namespace, &named.name))? {
             Observed::Malformed(object) => {
                 Some(format!("it does not fit its schema: {}", object.error))
             }

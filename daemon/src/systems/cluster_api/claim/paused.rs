@@ -104,11 +104,7 @@ fn here(claims: &IpClaimController, key: &Key, claim: &IpClaimView) -> Option<Un
     let PoolSort::InCluster(kind) = sort_of(&claim.pool, settings)? else {
         return None;
     };
-    let (_, pools) = claims
-        .user
-        .pools
-        .iter()
-        .find(|(one, _)| one.kind == kind.kind)?;
+    let (_, pools) = claims.user.pools_of(kind.kind)?;
     let pool = pool_key(kind, &key.namespace, &claim.pool.name);
     let is_paused = match pools.seen(&pool)? {
         Observed::Parsed(pool) => pool.paused,

@@ -34,8 +34,7 @@ pub enum PoolSort {
 pub fn sort_of(pool: &PoolRef, settings: &ClusterApiSettings) -> Option<PoolSort> {
     match pool.api_group.as_deref() {
         Some(IPAM_GROUP) if settings.serves_in_cluster_kinds() => {
-            let kind = IN_CLUSTER.into_iter().find(|kind| kind.kind == pool.kind);
-            kind.map(PoolSort::InCluster)
+            in_cluster_kind(pool).map(PoolSort::InCluster)
         }
         Some(FIPD_GROUP) => {
             let own = [fipd_io::POOL, fipd_io::NAMESPACED_POOL].contains(&&*pool.kind);
@@ -43,6 +42,13 @@ pub fn sort_of(pool: &PoolRef, settings: &ClusterApiSettings) -> Option<PoolSort
         }
         Some(_) | None => None,
     }
+}
+
+/// The pool kind of the in-cluster provider that the reference is to, whoever serves it.
+pub fn in_cluster_kind(pool: &PoolRef) -> Option<Kind> {
+    let is_ipam = pool.api_group.as_deref() == Some(IPAM_GROUP);
+    let mut kinds = IN_CLUSTER.into_iter();
+    kinds.find(|kind| is_ipam && kind.kind == pool.kind)
 }
 
 /// The pool object that a claim of the namespace refers to.

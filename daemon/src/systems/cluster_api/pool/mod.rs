@@ -258,7 +258,7 @@ fn full(usage: &PoolUsage) -> String {
 }
 
 /// The network of a pool object that has no pool in the address book, by the rules.
-pub fn network_by_rules(site: &Site, key: &Key, pool: &InClusterView) -> Text {
+pub fn network_by_rules(site: &Site, key: &Key, annotation: Option<&str>) -> Text {
     let own = own_network_name(site.settings(), site, &key.namespace);
     let facts = PoolFacts {
         cluster: &site.session.names,
@@ -267,7 +267,7 @@ pub fn network_by_rules(site: &Site, key: &Key, pool: &InClusterView) -> Text {
         interface: None,
         link: &PoolLink::NONE,
         pool: &key.name,
-        annotation: pool.network.as_deref(),
+        annotation,
         own_network: own.as_deref(),
     };
     site.session.network_choice(&facts, None).network

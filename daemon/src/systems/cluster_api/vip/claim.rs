@@ -18,14 +18,17 @@ use crate::{
     controller::{
         Reconciled,
         client::{CallError, Patch},
-        kind::Kind,
         store::Key,
         unserved::Unserved,
     },
     systems::cluster_api::{
-        claim::{IpClaims, observe::IpClaimView, wish::pool_key},
+        claim::{
+            IpClaims,
+            observe::IpClaimView,
+            wish::{in_cluster_kind, pool_key},
+        },
         metrics::VipFailure,
-        names::{IPAM_GROUP, POOL_EXHAUSTED},
+        names::POOL_EXHAUSTED,
         settings::ClusterApiSettings,
     },
 };
@@ -160,11 +163,10 @@ impl VipController {
 
     /// Whether the pool of a claim serves the Cluster, or did before it began to go.
     fn is_served(&self, key: &Key, wish: VipWish<'_>, claim: &IpClaimView) -> bool {
-        let mut stores = self.claims.user.pools.iter();
-        let store = stores.find(|(kind, _)| serves_clusters(*kind) && is_of(*kind, claim));
-        let pool = store.and_then(|(kind, pools)| {
-            let name = pool_key(*kind, &key.namespace, &claim.pool.name);
-            pools.get(&name)
+        let kind = in_cluster_kind(&claim.pool).filter(|kind| serves_clusters(*kind));
+        let pool = kind.and_then(|kind| {
+            let (_, pools) = self.claims.user.pools_of(kind.kind)?;
+            pools.get(&pool_key(kind, &key.namespace, &claim.pool.name))
         });
         let labels = pool.as_ref().and_then(|pool| pool.vip.as_ref());
         labels.is_some_and(|labels| labels.serves(wish.class, wish.slot.role.name()))
@@ -260,10 +262,6 @@ impl VipController {
 /// Whether the claim of a Cluster is of this pool.
 fn is_named(pool: &VipPool, cluster: &Key, claim: &IpClaimView) -> bool {
     let near = pool.key.namespace.is_empty() || pool.key.namespace == cluster.namespace;
-    near && is_of(pool.kind, claim) && *pool.key.name == *claim.pool.name
-}
-
-/// Whether the pool of a claim is of this kind of the in-cluster provider.
-fn is_of(kind: Kind, claim: &IpClaimView) -> bool {
-    claim.pool.api_group.as_deref() == Some(IPAM_GROUP) && *kind.kind == *claim.pool.kind
+    let is_of_kind = in_cluster_kind(&claim.pool) == Some(pool.kind);
+    near && is_of_kind && *pool.key.name == *claim.pool.name
 }

@@ -133,8 +133,8 @@ impl VipController {
 
     /// A pool object appeared, changed or went.
     pub fn pool_changed(&self, kind: Kind, key: &Key) {
-        let mut stores = self.claims.user.pools.iter();
-        let store = stores.find(|(one, _)| one.kind == kind.kind && serves_clusters(kind));
+        let store = self.claims.user.pools_of(kind.kind);
+        let store = store.filter(|_| serves_clusters(kind));
         let pool = store.and_then(|(_, pools)| pools.get(key));
         let now = pool.and_then(|pool| self.pool(kind, key, &pool));
         if self.watched.lock().object_changed(kind.kind, key, now) {

@@ -37,7 +37,7 @@ use crate::{
             CLAIM, CLUSTER, CLUSTER_CLASS, CONTROL_PLANE, INGRESS, INGRESS_ENABLED, INGRESS_VIP,
             PAUSED, ROLE,
         },
-        pool::growth::PoolUsers,
+        pool::{growth::PoolUsers, own_network_name},
         settings::InClusterKinds,
         vip::{half_ready::AT_MOST, leave::release_or_pass, plan::ENDPOINT_DIFFERS},
     },
@@ -712,6 +712,37 @@ async fn what_another_provider_allocates_of_a_malformed_pool_is_reserved_as_well
     bench.fulfil("vip-cp-c", "10.0.0.15");
     bench.work().await.expect("no failure");
     assert_eq!(bench.users(15), Some(("Cluster".to_owned(), 0)));
+}
+
+/// Another provider serves the pools of the namespace, of which the address book has none.
+#[tokio::test]
+async fn an_endpoint_of_no_pool_of_the_class_is_kept_in_the_network_of_its_namespace() {
+    let settings = ClusterApiSettings {
+        in_cluster_kinds: InClusterKinds::Leave,
+        network_per_namespace: true,
+        ..ClusterApiSettings::default()
+    };
+    let endpoint = json!({ "controlPlaneEndpoint": { "host": "10.0.0.9", "port": 6443 } });
+    let bench = Bench::under(settings.clone(), &json!({ "spec": endpoint })).await;
+    let site = &bench.vips.context.site;
+    let name = own_network_name(&settings, site, "ns").expect("a network of its own");
+    let network = testing::new_network(&site.ipam, &name).await;
+    let pool = PoolSpec {
+        network,
+        ..PoolSpec::own("own", vec!["10.0.0.0/24".parse().expect("addresses")])
+    };
+    let made = site.ipam.submit(create_pool(pool)).await;
+    made.expect("a pool");
+    bench.work().await.expect("no failure");
+    let address = [10, 0, 0, 9].into();
+    let place = LeaseKey { network, address };
+    let lease = bench
+        .vips
+        .context
+        .read(|ledger| ledger.lease_around(place).cloned());
+    let lease = lease.expect("it is kept");
+    let owner = lease.owner().expect("an owner");
+    assert_eq!(*owner.identity.kind, *CLUSTER.kind);
 }
 
 #[tokio::test]

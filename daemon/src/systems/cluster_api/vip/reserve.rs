@@ -1,6 +1,6 @@
 //! An address that somebody else chose for a Cluster is kept from others.
 
-use std::{net::IpAddr, sync::Arc};
+use std::{collections::BTreeSet, iter, net::IpAddr, sync::Arc};
 
 use fipd_core::{LeaseKey, Ledger, NetworkId, PoolId, ReleaseScope};
 
@@ -21,14 +21,11 @@ use crate::{
     },
     systems::cluster_api::{
         claim::{
+            left::{by_rules, network_of_pool},
             observe::IpClaimView,
-            wish::{pool_key, sort_of},
+            wish::{in_cluster_kind, pool_key, sort_of},
         },
-        names::IN_CLUSTER,
-        pool::{
-            growth::{is_of_copy, is_of_other, of_cluster},
-            network_by_rules, object_of,
-        },
+        pool::growth::{is_of_copy, is_of_other, of_cluster},
         settings::ClusterApiSettings,
     },
 };
@@ -228,7 +225,7 @@ impl VipController {
     }
 
     /// The network of an address of the Cluster. What another provider allocated is in that of its pool. Else it is that of the first
-    /// pool of its class that has the address, else of any pool that its namespace may use.
+    /// pool of its class that has the address, else of any pool that its namespace may use, else one that its namespace stands for.
     pub(super) fn network_of(
         &self,
         (key, cluster): (&Key, &CapiClusterView),
@@ -237,67 +234,50 @@ impl VipController {
         pools: &[VipPool],
     ) -> Option<NetworkId> {
         let namespace = &key.namespace;
-        let has = |ledger: &Ledger, network| {
+        let has = |network: &NetworkId| {
+            let network = *network;
             let place = LeaseKey { network, address };
-            ledger.pool_in_range(place).is_some()
+            self.context
+                .read(|ledger| ledger.pool_in_range(place).is_some())
         };
+        let claims = &*self.claims;
+        let of_pool = |kind: Kind, pool: &Key| network_of_pool(claims, kind, pool);
         let allocated = self.allocated_by_other((key, cluster), slot);
         if let Some((claim, _)) = allocated.filter(|(_, one)| *one == address) {
-            let mut kinds = IN_CLUSTER.into_iter();
-            let kind = kinds.find(|kind| *kind.kind == *claim.pool.kind);
-            let network = kind.and_then(|kind| {
-                self.network_of_pool(kind, &pool_key(kind, namespace, &claim.pool.name))
-            });
+            let network = in_cluster_kind(&claim.pool)
+                .and_then(|kind| of_pool(kind, &pool_key(kind, namespace, &claim.pool.name)));
             // Of a kind that fipd does not know, or a pool that is no pool now, nothing more is known than of any address.
-            if let Some(network) = network {
-                let has = self.context.read(|ledger| has(ledger, network));
-                return has.then_some(network);
+            if network.is_some() {
+                return network.filter(has);
             }
         }
-        let site = &self.context.site;
-        let settings = site.settings::<ClusterApiSettings>();
         let wish = VipWish {
             slot,
             class: cluster.class_name().unwrap_or_default(),
             namespace,
             family: None,
         };
-        let near = |key: &Key| key.namespace.is_empty() || key.namespace == *namespace;
-        let stores = self.claims.user.pools.iter();
-        let visible = stores.flat_map(|(_, pools)| pools.keys()).filter(near);
         let fits = wish.candidates(pools).into_iter();
-        let fits = fits.filter_map(|pool| self.network_of_pool(pool.kind, &pool.key));
-        let fits: Vec<NetworkId> = fits.collect();
-        self.context.read(|ledger| {
-            let mirror = |key: Key| site.mirror_in(ledger, &key.to_string());
-            let mirrors = visible.filter_map(mirror).map(|pool| pool.spec.network);
-            let mapped = || match settings.network_per_namespace {
-                true => Default::default(),
-                false => site.session.networks(&site.system),
-            };
-            // Mostly the first has it, and no other is looked at.
-            let others = std::iter::once_with(mapped).flatten();
-            let mut networks = fits.into_iter().chain(mirrors).chain(others);
-            networks.find(|network| has(ledger, *network))
-        })
+        let fits = fits.filter_map(|pool| of_pool(pool.kind, &pool.key));
+        let near = |key: &Key| key.namespace.is_empty() || key.namespace == *namespace;
+        let visible = claims.user.pools.iter().flat_map(|(kind, pools)| {
+            let (kind, keys) = (*kind, pools.keys().into_iter().filter(near));
+            keys.filter_map(move |key| of_pool(kind, &key))
+        });
+        // Mostly the first has it, and no other is looked at.
+        let others = iter::once_with(|| self.networks_of(namespace)).flatten();
+        fits.chain(visible).chain(others).find(has)
     }
 
-    /// The network of a pool object: by the rules, where another provider serves its kind.
-    fn network_of_pool(&self, kind: Kind, key: &Key) -> Option<NetworkId> {
+    /// The networks that an address of the namespace may be in, whichever pool has it.
+    fn networks_of(&self, namespace: &str) -> BTreeSet<NetworkId> {
         let site = &self.context.site;
-        let mirror = self.context.read(|ledger| {
-            let mirror = site.mirror_in(ledger, &object_of(kind.plural, key))?;
-            Some(mirror.spec.network)
-        });
-        let settings = site.settings::<ClusterApiSettings>();
-        if mirror.is_some() || settings.serves_in_cluster_kinds() {
-            return mirror;
+        match site.settings::<ClusterApiSettings>().network_per_namespace {
+            true => {
+                let own = by_rules(&self.claims, &Key::new(namespace, ""), None);
+                own.into_iter().collect()
+            }
+            false => site.session.networks(&site.system),
         }
-        let mut stores = self.claims.user.pools.iter();
-        let (_, pools) = stores.find(|(one, _)| one.kind == kind.kind)?;
-        let pool = pools.get(key)?;
-        let name = network_by_rules(site, key, &pool);
-        let network = |ledger: &Ledger| Some(ledger.network_by_name(&name)?.id);
-        self.context.read(network)
     }
 }
