@@ -21,22 +21,26 @@ async fn what_the_stock_provider_allocates_for_a_cluster_is_in_the_address_book(
     fulfil("left", "10.48.0.1").await;
     bed.wait_endpoint("left", "10.48.0.1").await;
     bed.wait_lease("10.48.0.1", CLUSTER, "left").await;
+    let machine = bed.path("machine");
+    let made = bed.ipam.fulfilled(&machine, (GLOBAL, "left"), "10.48.0.2");
+    made.await.unwrap();
+    bed.wait_lease("10.48.0.2", CLAIM, "machine").await;
     bed.ipam.claim("left/own", ("Pool", "left")).await.unwrap();
     assert_eq!(
         bed.ipam.wait_address("left/own").await.unwrap(),
-        "10.48.0.2"
+        "10.48.0.3"
     );
 
     // The stock provider knows nothing of fipd's leases.
-    fulfil("left-twice", "10.48.0.2").await;
+    fulfil("left-twice", "10.48.0.3").await;
     let seen = bed
         .wait("left-twice", "says who has its address", |one| {
             let said = condition(one, ENDPOINT_READY)["message"].as_str();
-            said.is_some_and(|said| said.contains("10.48.0.2 is held by"))
+            said.is_some_and(|said| said.contains("10.48.0.3 is held by"))
         })
         .await;
     assert_eq!(endpoint(&seen), &Value::Null, "{seen}");
     bed.ipam.delete(CLAIM, "left/own").await.unwrap();
-    bed.wait_endpoint("left-twice", "10.48.0.2").await;
-    bed.wait_lease("10.48.0.2", CLUSTER, "left-twice").await;
+    bed.wait_endpoint("left-twice", "10.48.0.3").await;
+    bed.wait_lease("10.48.0.3", CLUSTER, "left-twice").await;
 }

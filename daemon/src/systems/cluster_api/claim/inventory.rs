@@ -10,6 +10,7 @@ use fipd_crds::cluster_api::PoolRef;
 use super::{
     IpClaimController,
     ip_address::is_served,
+    left,
     observe::AddressView,
     wish::{self, PoolSort},
 };
@@ -82,13 +83,23 @@ impl IpamInventory {
         }
     }
 
-    /// IPAddresses whose claims are not there: made in advance, or cooling.
+    /// IPAddresses whose claims are not there, made in advance or cooling, or that another provider made.
     fn orphans(&self, claimed: &BTreeSet<Identity>) -> Vec<Sighting> {
         let controller = &self.claims.0;
         let (context, site) = (&controller.context, &controller.context.site);
         let all = controller.user.addresses.all().into_iter();
         let orphans = all.filter_map(|(key, there)| {
             let holder = context.holder(&key, &Text::from(""));
+            if left::is_left(site, &there) {
+                return Some(Sighting {
+                    holder,
+                    tenant: Some(site.tenant_of(&key.namespace)),
+                    uses: left::unknown(controller, &key, &there)
+                        .into_iter()
+                        .collect(),
+                    since: there.meta.created,
+                });
+            }
             if claimed.contains(&holder.identity) || !is_served(site, &key, &there) {
                 return None;
             }

@@ -11,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use serde_json::{Value, json};
 
 use super::{
-    IpClaimController,
+    IpClaimController, left,
     observe::{AddressView, IpClaimView},
     wish::{self, PoolSort},
 };
@@ -272,6 +272,9 @@ pub async fn without_claim(claims: &IpClaimController, key: &Key) -> Reconciled 
         let reason = "neither its claim nor its IPAddress is there";
         return claims.release_unwritten(key, reason).await;
     };
+    if left::is_left(&claims.context.site, &there) {
+        return left::keep(claims, key).await;
+    }
     // fipd alone marks the end of a grace, whoever serves the pool by now.
     if there.grace_ends.is_none() && !is_served(&claims.context.site, key, &there) {
         return Ok(Next::Done);

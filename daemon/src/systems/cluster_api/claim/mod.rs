@@ -307,7 +307,7 @@ impl AddressHooks for IpClaims {
     ) -> Reconciled<Option<Next>> {
         ip_address::end_grace(claims, key).await?;
         if !claim.served {
-            return Ok(Some(Next::Done));
+            return left::keep(claims, key).await.map(Some);
         }
         confirmed::confirm(claims, key, claim).await?;
         let Some(why) = paused::in_the_way(claims, key, claim).await? else {

@@ -16,6 +16,7 @@ use crate::{
     systems::cluster_api::{
         claim::{
             ip_address::is_served,
+            left::is_left,
             observe::AddressView,
             wish::{PoolSort, pool_key, sort_of},
         },
@@ -247,7 +248,9 @@ pub fn is_of_copy(ledger: &Ledger, site: &Site, key: &Key, place: LeaseKey) -> b
 /// The IPAddresses in use, by namespace.
 pub fn claimed(site: &Site, addresses: &Objects<AddressView>) -> BTreeSet<(Text, IpAddr)> {
     let all = addresses.all().into_iter();
-    let used = all.filter(|(key, there)| there.grace_ends.is_none() && is_served(site, key, there));
+    let used = all.filter(|(key, there)| {
+        there.grace_ends.is_none() && is_served(site, key, there) || is_left(site, there)
+    });
     used.filter_map(|(key, there)| Some((key.namespace, there.address?)))
         .collect()
 }
@@ -294,12 +297,13 @@ pub fn of_cluster(
 }
 
 /// Whether it holds the prefix, or is noted as one who shows it.
-fn has(ledger: &Ledger, prefix: LeasePrefix, identity: &Identity) -> bool {
+pub fn has(ledger: &Ledger, prefix: LeasePrefix, identity: &Identity) -> bool {
     let lease = ledger.lease_around(prefix.key);
     lease.is_some_and(|lease| lease.held_by(identity) || lease.contender(identity).is_some())
 }
 
-fn adopt(
+/// Takes into the address book what somebody shows.
+pub fn adopt(
     site: &Site,
     (holder, created, namespace): (Holder, Timestamp, &str),
     prefix: LeasePrefix,

@@ -61,13 +61,17 @@ pub enum InClusterSpec {
 }
 
 impl InClusterSpec {
-    /// The family of its addresses or prefixes; `None`: it breaks a rule.
-    pub fn family(&self) -> Option<Family> {
-        let spec = match self {
+    /// The pool that it describes, or the rule that it breaks.
+    pub fn rules(&self) -> Result<PoolSpec, String> {
+        match self {
             Self::Addresses(spec) => in_cluster_pool::addresses(spec),
             Self::Prefixes(spec) => in_cluster_pool::prefixes(spec),
-        };
-        spec.ok()?.family()
+        }
+    }
+
+    /// The family of its addresses or prefixes; `None`: it breaks a rule.
+    pub fn family(&self) -> Option<Family> {
+        self.rules().ok()?.family()
     }
 }
 
@@ -169,12 +173,12 @@ impl<const PREFIXES: bool> PoolSource for InClusterSource<PREFIXES> {
     }
 
     fn spec(&self, mirror: &MirrorOf<'_>, pool: &InClusterView) -> Result<PoolSpec, String> {
-        let spec = match &pool.spec {
-            InClusterSpec::Addresses(spec) => in_cluster_pool::addresses(spec)?,
-            InClusterSpec::Prefixes(spec) => in_cluster_pool::prefixes(spec)?,
-        };
         let system = System::cluster_api();
-        in_cluster_pool::named(spec, mirror.pool_name(&system), mirror.origin(system))
+        in_cluster_pool::named(
+            pool.spec.rules()?,
+            mirror.pool_name(&system),
+            mirror.origin(system),
+        )
     }
 
     fn written(&self, pool: &InClusterView) -> InClusterPoolStatus {

@@ -1,4 +1,5 @@
-//! A pool that is new or wider, whoever made it, gives nothing before what Clusters show of it is kept for them.
+//! A pool that is new or wider, whoever made it, gives nothing before what Clusters show of it is kept for them, and what another
+//! provider allocated of it for its claims.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,7 +9,7 @@ use tokio::task::JoinSet;
 use super::VipController;
 use crate::{
     controller::{Reconciled, site::Site},
-    systems::cluster_api::pool::growth::is_of_copy,
+    systems::cluster_api::{claim::left, pool::growth::is_of_copy},
 };
 
 /// After a failure, for which no pool waits.
@@ -72,6 +73,9 @@ impl VipController {
                     self.take_in((&key, &cluster), used.key).await?;
                 }
             }
+        }
+        for key in self.claims.user.addresses.keys() {
+            left::keep(&self.claims, &key).await?;
         }
         Ok(())
     }
