@@ -15,6 +15,8 @@ mod conformance_tests;
 pub mod inventory;
 pub mod ip_address;
 pub mod left;
+#[cfg(test)]
+mod marking_tests;
 mod moved;
 #[cfg(test)]
 mod moved_tests;
