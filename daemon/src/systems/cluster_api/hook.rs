@@ -75,35 +75,24 @@ pub fn answer(
     let (path, _) = path.split_once('?').unwrap_or((path, ""));
     let prefix = format!("{HOOKS_GROUP}/{HOOKS_VERSION}/");
     let call = path.trim_start_matches('/').strip_prefix(&prefix)?;
-    let asked: Result<Asked, _> = serde_json::from_slice(body);
+    let asked = |kind: &str| match serde_json::from_slice::<Asked>(body) {
+        Ok(asked) if asked.kind == kind => Ok(asked.cluster),
+        Ok(asked) => Err(format!("kind {:?} is not {kind}", asked.kind)),
+        Err(error) => Err(format!("the body is no {kind}: {error}")),
+    };
     if call == "discovery" {
-        return Some(match asked {
-            Ok(asked) if asked.kind == "DiscoveryRequest" => discovery(settings),
-            Ok(asked) => failure(
-                "Discovery",
-                &format!("kind {:?} is not DiscoveryRequest", asked.kind),
-            ),
-            Err(error) => failure(
-                "Discovery",
-                &format!("the body is no DiscoveryRequest: {error}"),
-            ),
-        });
+        let answer = asked("DiscoveryRequest").map(|_| discovery(settings));
+        return Some(answer.unwrap_or_else(|why| failure("Discovery", &why)));
     }
-    (call == format!("beforeclustercreate/{HANDLER}")).then(|| match asked {
-        Ok(asked) if asked.kind == "BeforeClusterCreateRequest" => {
-            let namespace = asked.cluster.metadata.namespace.clone();
-            let cluster = CapiClusterView::of(asked.cluster);
-            let waited = || blocked.waited(&cluster.meta.uid, now);
-            before_create(settings, &namespace.unwrap_or_default(), &cluster, waited)
-        }
-        Ok(asked) => {
-            let why = format!("kind {:?} is not BeforeClusterCreateRequest", asked.kind);
-            failure(BEFORE_CREATE, &why)
-        }
-        Err(error) => failure(
-            BEFORE_CREATE,
-            &format!("the body is no BeforeClusterCreateRequest: {error}"),
-        ),
+    (call == format!("beforeclustercreate/{HANDLER}")).then(|| {
+        let cluster = match asked("BeforeClusterCreateRequest") {
+            Ok(cluster) => cluster,
+            Err(why) => return failure(BEFORE_CREATE, &why),
+        };
+        let namespace = cluster.metadata.namespace.clone().unwrap_or_default();
+        let cluster = CapiClusterView::of(cluster);
+        let waited = || blocked.waited(&cluster.meta.uid, now);
+        before_create(settings, &namespace, &cluster, waited)
     })
 }
 

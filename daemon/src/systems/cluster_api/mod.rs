@@ -322,19 +322,10 @@ fn keep_webhooks(
 
 impl AllPools {
     fn new(site: &Arc<Site>, events: &Arc<Events>, users: &PoolUsers) -> Self {
-        let settings = site.settings::<ClusterApiSettings>();
         let context = |kind| Context::of_site(kind, site, events, &Objects::new());
-        let addresses = |kind| {
-            let (settings, users) = (settings.clone(), users.clone());
-            InClusterPools::new(context(kind), InClusterSource { settings, users })
-        };
-        let prefixes = |kind| {
-            let (settings, users) = (settings.clone(), users.clone());
-            InClusterPools::new(context(kind), InClusterSource { settings, users })
-        };
         Self {
-            addresses: [addresses(POOL), addresses(GLOBAL_POOL)],
-            prefixes: [prefixes(PREFIX_POOL), prefixes(GLOBAL_PREFIX_POOL)],
+            addresses: [POOL, GLOBAL_POOL].map(|kind| pools(context(kind), users)),
+            prefixes: [PREFIX_POOL, GLOBAL_PREFIX_POOL].map(|kind| pools(context(kind), users)),
         }
     }
 
@@ -383,6 +374,15 @@ impl AllPools {
             .iter()
             .for_each(|pools| follow_pools(pools, tasks));
     }
+}
+
+fn pools<const PREFIXES: bool>(
+    context: Context<InClusterView>,
+    users: &PoolUsers,
+) -> Arc<InClusterPools<PREFIXES>> {
+    let settings = context.site.settings::<ClusterApiSettings>().clone();
+    let users = users.clone();
+    InClusterPools::new(context, InClusterSource { settings, users })
 }
 
 /// Follows the objects of the cluster, and tells the claims of them.

@@ -15,22 +15,14 @@ use super::{
 };
 use crate::controller::{Reconciled, store::Key};
 
-/// Which of them a fresh read found.
+/// Which of them a fresh read found: the UIDs of claim and IPAddress.
 #[derive(Default)]
-pub struct ConfirmedAddresses(Mutex<BTreeMap<Key, Confirmed>>);
-
-#[derive(PartialEq, Eq)]
-struct Confirmed {
-    /// UID.
-    claim: Text,
-    /// UID.
-    address: Text,
-}
+pub struct ConfirmedAddresses(Mutex<BTreeMap<Key, [Text; 2]>>);
 
 impl ConfirmedAddresses {
     /// Whether the IPAddress counts for a claim: that owns it, or it was found after that was made.
     pub fn has(&self, key: &Key, claim: &IpClaimView, there: &AddressView) -> bool {
-        let found = || self.0.lock().get(key) == Some(&Confirmed::of(claim, there));
+        let found = || self.0.lock().get(key) == Some(&uids(claim, there));
         there.is_owned_by(&claim.meta.uid) || found()
     }
 
@@ -40,13 +32,8 @@ impl ConfirmedAddresses {
     }
 }
 
-impl Confirmed {
-    fn of(claim: &IpClaimView, there: &AddressView) -> Self {
-        Self {
-            claim: Text::clone(&claim.meta.uid),
-            address: Text::clone(&there.meta.uid),
-        }
-    }
+fn uids(claim: &IpClaimView, there: &AddressView) -> [Text; 2] {
+    [&claim.meta.uid, &there.meta.uid].map(Text::clone)
 }
 
 /// Reads the IPAddress afresh that seems to answer a claim, unless it is known to.
@@ -72,7 +59,7 @@ pub async fn read(claims: &IpClaimController, key: &Key, claim: &IpClaimView) ->
         }
         return Ok(());
     };
-    let found = Confirmed::of(claim, &fresh);
+    let found = uids(claim, &fresh);
     user.confirmed.0.lock().insert(key.clone(), found);
     match there.is_some_and(|there| there.meta.uid == fresh.meta.uid) {
         true => user.addresses.keep(key, fresh),

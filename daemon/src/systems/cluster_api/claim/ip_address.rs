@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use fipd_core::{Ledger, Origin, Pool, ReleaseScope, Text, Timestamp};
+use fipd_core::{LeasePrefix, Ledger, Origin, Pool, ReleaseScope, Text, Timestamp};
 use fipd_crds::{
     cluster_api::{ClaimRef, IPAddress, IPAddressSpec, PoolRef},
     labels::MANAGED_BY,
@@ -33,6 +33,7 @@ use crate::{
             ADDRESS_OBJECT, CLAIM, CLUSTER_NAME, GRACE_ENDS, IPAM_GROUP, PROTECT_ADDRESS,
             WATCH_FILTER,
         },
+        pool::growth::adopt,
         settings::ClusterApiSettings,
     },
 };
@@ -368,11 +369,20 @@ async fn reserve(claims: &IpClaimController, key: &Key, there: &AddressView) -> 
     let prefix = pool
         .spec
         .prefix_at(fipd_core::LeaseKey { network, address });
-    let mut asker = claims.asker(key, &there.meta);
-    asker.holder.instance = "".into();
-    let tenant = Some(site.tenant_of(&key.namespace));
-    let taken = claims.context.take_in(asker.adopt(prefix, tenant));
-    taken.await.map(|()| Next::Done)
+    hold(claims, key, there, prefix).await
+}
+
+/// Takes into the address book what an IPAddress shows, for its claim, whichever that is.
+pub(super) async fn hold(
+    claims: &IpClaimController,
+    key: &Key,
+    there: &AddressView,
+    prefix: LeasePrefix,
+) -> Reconciled {
+    let holder = claims.context.holder(key, &Text::from(""));
+    let of = (holder, there.meta.created, &*key.namespace);
+    let request = adopt(&claims.context.site, of, prefix);
+    claims.context.take_in(request).await.map(|()| Next::Done)
 }
 
 fn followed(claims: &IpClaimController) -> Kind {

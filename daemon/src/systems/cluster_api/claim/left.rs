@@ -2,10 +2,11 @@
 //! for: the claim holds it in the address book, and loses it by its absence. What is for a Cluster the Cluster itself holds
 //! (`vip::reserve`).
 
-use fipd_core::{LeaseKey, LeasePrefix, Ledger, NetworkId, ReleaseScope, Text};
+use fipd_core::{LeaseKey, LeasePrefix, Ledger, NetworkId, ReleaseScope};
 
 use super::{
     IpClaimController,
+    ip_address::hold,
     observe::AddressView,
     wish::{in_cluster_kind, pool_key},
 };
@@ -15,10 +16,7 @@ use crate::{
     },
     systems::cluster_api::{
         names::CLUSTER,
-        pool::{
-            growth::{adopt, has},
-            network_by_rules, object_of,
-        },
+        pool::{growth::has, network_by_rules, object_of},
         settings::ClusterApiSettings,
         vip::leave::cluster_of,
     },
@@ -68,12 +66,10 @@ pub async fn keep(claims: &IpClaimController, key: &Key) -> Reconciled {
         return Ok(Next::Done);
     };
     release_others(claims, key, prefix).await?;
-    if let Some(prefix) = unknown(claims, key, &there) {
-        let holder = claims.context.holder(key, &Text::from(""));
-        let of = (holder, there.meta.created, &*key.namespace);
-        claims.context.take_in(adopt(site, of, prefix)).await?;
+    match unknown(claims, key, &there) {
+        Some(prefix) => hold(claims, key, &there, prefix).await,
+        None => Ok(Next::Done),
     }
-    Ok(Next::Done)
 }
 
 /// Releases what earlier IPAddresses of the name had.
