@@ -138,8 +138,7 @@ fn of_cluster(vips: &VipController, key: &Key, cluster: &CapiClusterView) -> Val
     let said = report(vips.context.site.settings(), key, cluster);
     let endpoint = cluster.endpoint.as_ref();
     let class = cluster.class.as_ref();
-    let class = class.map(|(namespace, name)| Key::new(namespace, name));
-    let declares = class.as_ref().and_then(|class| vips.classes.get(class));
+    let declares = class.and_then(|class| vips.classes.get(class));
     let has_variable = declares.is_some_and(|class| class.declares_vip);
     let claims = VipSlot::ALL.map(|slot| claim_key(key, slot));
     let names = claims

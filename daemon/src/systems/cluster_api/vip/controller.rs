@@ -160,10 +160,7 @@ impl VipController {
     /// A class appeared, changed or went.
     pub fn class_changed(&self, class: &Key) {
         for (key, cluster) in self.context.objects.all() {
-            let of_class = |(namespace, name): &(String, String)| {
-                **namespace == *class.namespace && **name == *class.name
-            };
-            if cluster.class.as_ref().is_some_and(of_class) {
+            if cluster.class.as_ref() == Some(class) {
                 self.context.queue.add(key);
             }
         }
@@ -268,8 +265,7 @@ impl VipController {
         let second_front = wish(VipSlot::SECOND_INGRESS, beside(shown));
         let is_dual = families.is_some_and(|all| all.second.is_some());
         let found = cluster.class.as_ref();
-        let found = found.map(|(namespace, name)| Key::new(namespace, name));
-        let found = found.and_then(|class| self.classes.get(&class));
+        let found = found.and_then(|class| self.classes.get(class));
         let mut plan = plan(&VipFacts {
             cluster,
             class: found.as_deref(),

@@ -7,7 +7,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::{choose::VipSlot, families::ClusterFamilies};
 use crate::{
-    controller::meta::{Meta, View},
+    controller::{
+        meta::{Meta, View},
+        store::Key,
+    },
     systems::cluster_api::names::{
         CLUSTER_CLASS, CLUSTER_VIP, CONTROL_PLANE_VIP, INGRESS_ENABLED, INGRESS_VIP,
         SECOND_CLUSTER_VIP, SECOND_CONTROL_PLANE_VIP, SECOND_INGRESS_VIP, WATCH_FILTER,
@@ -22,8 +25,8 @@ pub struct CapiClusterView {
     pub paused: bool,
     /// Value of the label that shards providers.
     pub filter: Option<String>,
-    /// Namespace and name of its ClusterClass.
-    pub class: Option<(String, String)>,
+    /// Its ClusterClass.
+    pub class: Option<Key>,
     /// The class of its pools, where it has no ClusterClass; an annotation says it.
     pub named_class: Option<String>,
     pub endpoint: Option<Endpoint>,
@@ -86,7 +89,7 @@ impl CapiClusterView {
                 .labels
                 .as_ref()
                 .and_then(|all| all.get(WATCH_FILTER).cloned()),
-            class: cluster.class(),
+            class: (cluster.class()).map(|(namespace, name)| Key::new(&namespace, &name)),
             named_class: annotation(CLUSTER_CLASS),
             endpoint: cluster.endpoint().cloned(),
             port: (cluster.spec.control_plane_endpoint.as_ref())
@@ -117,7 +120,7 @@ impl CapiClusterView {
 
     /// Name of the class that pools name; `None`: the Cluster gets no addresses.
     pub fn class_name(&self) -> Option<&str> {
-        let class = self.class.as_ref().map(|(_, name)| name.as_str());
+        let class = self.class.as_ref().map(|class| &*class.name);
         class.or(self.named_class.as_deref())
     }
 

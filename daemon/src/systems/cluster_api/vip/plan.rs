@@ -278,7 +278,7 @@ fn missing_variable(facts: &VipFacts<'_>, conditions: &mut [ConditionUpdate]) {
         }
         return;
     }
-    let name = facts.cluster.class.as_ref().map(|(_, name)| name.as_str());
+    let name = facts.cluster.class.as_ref().map(|class| &*class.name);
     last.status = false;
     last.reason = "VariableMissing";
     last.message = format!(
