@@ -4,11 +4,12 @@
 use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 
 use fipd_core::{AddressSpec, LeaseKey, PoolSpec, Span};
-use fipd_crds::flat_network::{FlatNetworkSubnetStatus, FlatRange};
+use fipd_crds::flat_network::{FlatNetworkSubnetSpec, FlatNetworkSubnetStatus, FlatRange};
 
 use super::FlatIpController;
 use crate::{
-    clusters::adoption::Sighting, controller::store::Key, validation::flat_network::spans,
+    clusters::adoption::Sighting, controller::store::Key,
+    systems::flat_network::subnet::SubnetView, validation::flat_network::spans,
 };
 
 /// The most of one subnet.
@@ -29,7 +30,7 @@ pub fn sightings(ips: &FlatIpController, shown: &BTreeSet<LeaseKey>) -> Vec<Sigh
         let Some(pool) = adopting(&subnet) else {
             continue;
         };
-        for address in leaked(&pool.spec, &view.status, shown) {
+        for address in leaked(&pool.spec, &view, shown) {
             let key = LeaseKey {
                 network: pool.spec.network,
                 address,
@@ -52,15 +53,13 @@ pub fn owner(subnet: &Key, address: IpAddr) -> Key {
     Key::new(&subnet.namespace, &name)
 }
 
-/// The addresses of the pool's network that the status has, and neither an object nor the gateway.
-pub fn leaked(
-    pool: &PoolSpec,
-    status: &FlatNetworkSubnetStatus,
-    shown: &BTreeSet<LeaseKey>,
-) -> Vec<IpAddr> {
-    let Some(net) = pool.subnet.map(Span::of_net) else {
+/// The addresses of the pool's network that the status of the subnet has, and neither an object nor the gateway.
+pub fn leaked(pool: &PoolSpec, subnet: &SubnetView, shown: &BTreeSet<LeaseKey>) -> Vec<IpAddr> {
+    let net = pool.subnet.filter(|_| counts_here(subnet));
+    let Some(net) = net.map(Span::of_net) else {
         return Vec::new();
     };
+    let status = &subnet.status;
     let used = status.used_ip.iter().filter_map(span);
     let used: Vec<Span> = used.filter(|span| net.covers(span)).collect();
     let gateways = [pool.gateway, status.gateway.parse().ok()];
@@ -76,6 +75,13 @@ pub fn leaked(
     })
     .take(MOST)
     .collect()
+}
+
+/// Whether the status is about the network in which the subnet is to be: fipd may have counted in that of another VLAN.
+fn counts_here(subnet: &SubnetView) -> bool {
+    let place = |spec: &FlatNetworkSubnetSpec| (spec.master.clone(), spec.vlan);
+    let counted = subnet.status.accepted.as_ref();
+    counted.is_none_or(|counted| place(counted) == place(&subnet.spec))
 }
 
 /// How many addresses the status of a subnet counts as used, beside its gateway and those that objects show.
@@ -99,6 +105,7 @@ fn span(range: &FlatRange) -> Option<Span> {
 #[cfg(test)]
 mod tests {
     use fipd_core::testing;
+    use fipd_crds::flat_network::FlatNetworkSubnet;
 
     use super::*;
 
@@ -116,12 +123,13 @@ mod tests {
                 to: (*to).to_owned(),
                 ..FlatRange::default()
             };
-            let status = FlatNetworkSubnetStatus {
+            let mut object = FlatNetworkSubnet::new("lab", FlatNetworkSubnetSpec::default());
+            object.status = Some(FlatNetworkSubnetStatus {
                 used_ip: used.iter().map(range).collect(),
                 ..FlatNetworkSubnetStatus::default()
-            };
+            });
             let shown = BTreeSet::from([testing::key_of("10.0.0.3")]);
-            let found = leaked(&pool, &status, &shown);
+            let found = leaked(&pool, &SubnetView::of(object), &shown);
             found.iter().map(ToString::to_string).collect()
         };
         assert_eq!(found(&[("10.0.0.1", "10.0.0.3")]), ["10.0.0.2"]);

@@ -46,7 +46,7 @@ pub(super) fn users(
     // Of two with one address the older one keeps it.
     users.sort_by_key(|user| user.created);
     let shown: BTreeSet<LeaseKey> = users.iter().map(|user| user.place).collect();
-    let leaked = leaked::leaked(wanted, &subnet.status, &shown).into_iter();
+    let leaked = leaked::leaked(wanted, subnet, &shown).into_iter();
     users.extend(leaked.map(|address| ShownUser {
         key: leaked::owner(of, address),
         uid: Text::clone(&subnet.meta.uid),
@@ -109,5 +109,26 @@ mod tests {
                 (leaked, "u", "10.1.2.3".to_owned(), true),
             ]
         );
+    }
+
+    #[test]
+    fn what_fipd_counted_on_another_vlan_is_no_leak() {
+        let leaked = |accepted: Option<i64>| {
+            let spec = |vlan: i64| json!({ "flatMode": "macvlan", "master": "eth0", "vlan": vlan, "cidr": "10.1.2.0/24" });
+            let object = json!({
+                "metadata": { "name": "lab", "uid": "u" }, "spec": spec(111),
+                "status": {
+                    "accepted": accepted.map(spec),
+                    "usedIP": [{ "from": "10.1.2.1", "to": "10.1.2.1" }],
+                },
+            });
+            let object: FlatNetworkSubnet = serde_json::from_value(object).unwrap();
+            let subnet = SubnetView::of(object);
+            let of = Key::new("cattle-flat-network", "lab");
+            let wanted = subnet.read().unwrap().pool();
+            users(Vec::new(), (&of, &subnet), &wanted).len()
+        };
+        let found = [None, Some(111), Some(110)].map(leaked);
+        assert_eq!(found, [1, 1, 0]);
     }
 }
