@@ -61,7 +61,8 @@ impl Values {
         self.0.values().for_each(|value| texts(value, &mut words));
         words.retain(|word| !is_plain(word) && !but.contains(&&**word));
         // A value that holds another goes first.
-        words.sort_by_key(|word| std::cmp::Reverse(word.len()));
+        words.sort_by(|one, other| other.len().cmp(&one.len()).then_with(|| one.cmp(other)));
+        words.dedup();
         let hide = |text: String, word: &String| match word.len() >= ANYWHERE {
             true => text.replace(&**word, HIDDEN),
             false => without_word(&text, word),
@@ -99,40 +100,78 @@ fn without_word(text: &str, word: &str) -> String {
             .all(|one| one.is_some_and(char::is_alphanumeric))
     };
     let (first, last) = (word.chars().next(), word.chars().next_back());
-    let (mut shown, mut rest, mut before) = (String::new(), text, None);
+    let (mut shown, mut rest) = (String::new(), text);
+    // Only asked where the word is: it looks back over the text.
+    let before = |rest: &str| {
+        let before = text.get(..text.len() - rest.len()).unwrap_or_default();
+        let joined = Some(before).filter(|before| !ends_in_escape(before));
+        joined.and_then(|before| before.chars().next_back())
+    };
     while let Some(next) = rest.chars().next() {
         let is_end = |after: &&str| !joins(last, after.chars().next());
         let after = rest.strip_prefix(word).filter(is_end);
-        match after.filter(|_| !joins(first, before)) {
+        match after.filter(|_| !joins(first, before(rest))) {
             Some(after) => {
                 shown.push_str(HIDDEN);
-                (rest, before) = (after, last);
+                rest = after;
             }
             None => {
                 shown.push(next);
-                (rest, before) = (rest.get(next.len_utf8()..).unwrap_or_default(), Some(next));
+                rest = rest.get(next.len_utf8()..).unwrap_or_default();
             }
         }
     }
     shown
 }
 
-/// All texts and numbers in a value; a text also as it is in quotes, where a line break is `\n`.
+/// Whether the letters at the end of a text are those of an escape in quotes, such as `\n` or `\u003c`: what follows is another word.
+fn ends_in_escape(text: &str) -> bool {
+    [("", 0), ("x", 2), ("u", 4), ("U", 8)]
+        .into_iter()
+        .any(|(kind, digits)| ends_in_escape_of(text, kind, digits).unwrap_or_default())
+}
+
+/// The same of escapes of one kind, with so many digits; any letter where the kind is empty.
+fn ends_in_escape_of(text: &str, kind: &str, digits: usize) -> Option<bool> {
+    let (start, escape) = text.split_at_checked(text.len().checked_sub(1 + digits)?)?;
+    let is_escape = escape.starts_with(|letter: char| letter.is_ascii_alphabetic())
+        && escape.starts_with(kind)
+        && escape
+            .bytes()
+            .skip(1)
+            .all(|digit| digit.is_ascii_hexdigit());
+    // Two backslashes are one of the text itself.
+    let backslashes = start.len() - start.trim_end_matches('\\').len();
+    Some(is_escape && backslashes % 2 == 1)
+}
+
+/// All texts and numbers in a value; of a text each line too, as messages quote them alone or indent them anew.
 fn texts(value: &Value, all: &mut Vec<String>) {
     match value {
         Value::String(text) => {
-            let quoted = value.to_string();
-            let quoted = quoted
-                .strip_prefix('"')
-                .and_then(|text| text.strip_suffix('"'));
-            all.extend(quoted.map(str::to_owned));
-            all.push(text.clone());
+            forms(text, all);
+            text.lines().for_each(|line| forms(line.trim(), all));
         }
         Value::Number(number) => all.push(number.to_string()),
         Value::Array(items) => items.iter().for_each(|item| texts(item, all)),
         Value::Object(map) => map.values().for_each(|value| texts(value, all)),
         Value::Null | Value::Bool(_) => {}
     }
+}
+
+/// Go's JSON escapes these as well.
+const GO_ESCAPES: [(char, &str); 3] = [('<', r"\u003c"), ('>', r"\u003e"), ('&', r"\u0026")];
+
+/// A text, and as it is in quotes, where a line break is `\n`: in JSON of others and in that of Go.
+fn forms(text: &str, all: &mut Vec<String>) {
+    let quoted = Value::from(text).to_string();
+    let quoted = quoted
+        .strip_prefix('"')
+        .and_then(|text| text.strip_suffix('"'))
+        .unwrap_or_default();
+    let escape = |text: String, (sign, escape): (char, &str)| text.replace(sign, escape);
+    let of_go = GO_ESCAPES.into_iter().fold(quoted.to_owned(), escape);
+    all.extend([text.to_owned(), quoted.to_owned(), of_go]);
 }
 
 impl fmt::Debug for Values {
@@ -225,6 +264,58 @@ mod tests {
             "flag: true\nword: 'true'\ncount: 1\nlimit: 443\nhalf: 0.5\nx: ab\nanswer: 'No'";
         let said = "true: 1 of 443 replicas, 0.5 ab, No";
         assert_eq!(hidden(plain, said), said);
+    }
+
+    #[test]
+    fn a_short_value_is_hidden_after_an_escape() {
+        let values = Values::parse("pin: abc").unwrap();
+        for (said, shown) in [
+            (r#""user\nabc""#, r#""user\n...""#),
+            (r#""abc\tabc\\\nabc""#, r#""...\t...\\\n...""#),
+            (
+                r#""\u003cabc\u003e \x00abc""#,
+                r#""\u003c...\u003e \x00...""#,
+            ),
+            // The backslash is the escaped one here, and what follows is a longer word.
+            (r#""user\\nabc""#, r#""user\\nabc""#),
+            ("nabc 003cabc u003cabc", "nabc 003cabc u003cabc"),
+            ("\u{e4}\\\u{e4}abc", "\u{e4}\\\u{e4}abc"),
+        ] {
+            assert_eq!(values.hidden_in(said, &[]), shown);
+        }
+    }
+
+    #[test]
+    fn each_line_of_a_value_is_hidden_too() {
+        let values = "config: |\n  token=\"hunter2\"\n    key\n  on\n\n  vip-name\n";
+        let values = Values::parse(values).unwrap();
+        for (said, shown) in [
+            (r#"line token="hunter2" is wrong"#, "line ... is wrong"),
+            (
+                r#"Invalid value: "xtoken=\"hunter2\"""#,
+                r#"Invalid value: "x...""#,
+            ),
+            ("  key\n  keys on", "  ...\n  keys on"),
+            ("vip-name: x", "vip-name: x"),
+        ] {
+            assert_eq!(values.hidden_in(said, &["vip-name"]), shown);
+        }
+    }
+
+    #[test]
+    fn a_value_is_hidden_as_the_json_of_go_writes_it_too() {
+        let values = Values::parse("url: 'http://a/?b=<1>&c=\"2\"'\nsign: '<&>'").unwrap();
+        for (said, shown) in [
+            (
+                r#"{"url":"http://a/?b=\u003c1\u003e\u0026c=\"2\""}"#,
+                r#"{"url":"..."}"#,
+            ),
+            (r#"{"url":"http://a/?b=<1>&c=\"2\""}"#, r#"{"url":"..."}"#),
+            (r#"http://a/?b=<1>&c="2" is wrong"#, "... is wrong"),
+            (r#""x\u003c\u0026\u003ey""#, r#""x...y""#),
+        ] {
+            assert_eq!(values.hidden_in(said, &[]), shown);
+        }
     }
 
     #[test]
