@@ -1,4 +1,5 @@
-//! The charts of releases that carry no mark of fipd. Only what helm stores in the Secret of a revision says them.
+//! The charts of releases that carry no mark of fipd. What helm stores in the Secret of a revision says them, and the HelmChart of
+//! a release that helm-controller may not have installed yet.
 
 use kube::ResourceExt as _;
 use serde_json::Value;
@@ -13,7 +14,8 @@ use crate::{
 const MOST: usize = 256;
 
 impl InstalledReleases {
-    /// A release without a mark of fipd, at another place than `release`, that is of one of these `charts`: by its newest revision.
+    /// A release without a mark of fipd, at another place than `release`, that is of one of these `charts`: by its HelmChart or by
+    /// its newest revision.
     ///
     /// # Errors
     /// It is not known of each whether it is of such a chart: then a second one may not come.
@@ -24,6 +26,11 @@ impl InstalledReleases {
         charts: &[&str],
     ) -> Result<Option<ReleaseMark>, ChartError> {
         let place = |mark: &ReleaseMark| (&*mark.namespace, &*mark.name) != release;
+        let is_wanted = |chart: &str| charts.contains(&chart);
+        let object = self.foreign_objects(is_wanted).find(place);
+        if object.is_some() {
+            return Ok(object);
+        }
         let unmarked: Vec<ReleaseMark> = self.unmarked().filter(place).collect();
         let all = unmarked.len();
         if all > MOST {
@@ -67,18 +74,26 @@ impl InstalledReleases {
                 Err(error) => unclear.push(error.message),
             }
         }
+        found.extend(self.foreign_objects(|chart| charts.iter().any(|one| one == chart)));
+        (found, unclear)
+    }
+
+    /// The releases of the HelmCharts that are not fipd's and whose chart `is_wanted` knows by its name.
+    fn foreign_objects(
+        &self,
+        is_wanted: impl Fn(&str) -> bool,
+    ) -> impl Iterator<Item = ReleaseMark> {
         let objects = self.objects.all().iter();
         let theirs = objects.filter(|object| !is_ours(&object.metadata));
-        found.extend(theirs.filter_map(|object| {
-            let chart = object.spec.chart.rsplit('/').next()?.to_owned();
-            charts.contains(&chart).then(|| ReleaseMark {
+        theirs.filter_map(move |object| {
+            let chart = object.spec.chart.rsplit('/').next()?;
+            is_wanted(chart).then(|| ReleaseMark {
                 namespace: object.release_namespace().to_owned(),
                 name: object.name_any(),
                 owner: ReleaseOwner::Other,
-                chart: Some(chart),
+                chart: Some(chart.to_owned()),
             })
-        }));
-        (found, unclear)
+        })
     }
 
     /// The chart of a release; `None`: its Secret is not one of helm's.
@@ -189,5 +204,33 @@ mod tests {
             .map(|name| ("lb", &*name.leak(), Value::Null))
             .collect();
         assert_eq!(second(&many).await, (Err("ReleaseUnclear"), 0));
+    }
+
+    #[tokio::test]
+    async fn a_helm_chart_that_is_not_installed_yet_keeps_a_second_one_out() {
+        let object = |name: &str, chart: &str, labels: Value| {
+            json!({
+                "apiVersion": "helm.cattle.io/v1", "kind": "HelmChart",
+                "metadata": { "name": name, "namespace": "kube-system", "labels": labels },
+                "spec": { "chart": chart, "targetNamespace": "lb" },
+            })
+        };
+        let ours = json!({ "app.kubernetes.io/managed-by": "fipd" });
+        for (object, expected) in [
+            (object("pending", "repo/vip", json!({})), Some("pending")),
+            (object("pending", "postgres", json!({})), None),
+            (object("wanted", "vip", json!({})), None),
+            (object("pending", "vip", ours), None),
+        ] {
+            let listed = json!({ "metadata": {}, "items": [object] });
+            let (remote, _) = serving(move |path| match path.ends_with("/helmcharts") {
+                true => (200, listed.clone()),
+                false => (200, json!({ "metadata": {}, "items": [] })),
+            });
+            let installed = InstalledReleases::read(&remote, FIRST).await.unwrap();
+            let found = installed.unmarked_of(&remote, ("lb", "wanted"), &["vip"]);
+            let found = found.await.unwrap().map(|mark| mark.name);
+            assert_eq!(found.as_deref(), expected);
+        }
     }
 }
