@@ -9,6 +9,8 @@ use crate::{
 
 /// The reason while something goes on that ends soon.
 pub const BUSY: &str = "ReleaseBusy";
+/// The reason where the guest does not show its releases.
+const UNREADABLE: &str = "ReleasesUnreadable";
 /// The reason where the load balancer of somebody else is in the cluster.
 pub const OTHER_LOAD_BALANCER: &str = "OtherLoadBalancer";
 
@@ -19,7 +21,7 @@ impl ChartError {
 
     pub fn unreadable(error: CallError) -> Self {
         Self::new(
-            "ReleasesUnreadable",
+            UNREADABLE,
             format!("the releases in the cluster cannot be listed: {error}"),
         )
     }
@@ -76,6 +78,11 @@ impl ChartError {
     /// Something goes on that ends soon.
     pub fn is_busy(&self) -> bool {
         self.reason == BUSY
+    }
+
+    /// The guest does not answer, or does not allow the read.
+    pub fn is_unreadable(&self) -> bool {
+        self.reason == UNREADABLE
     }
 
     /// Both of them; what ends soon by itself does not hide the other.

@@ -71,7 +71,14 @@ impl InstalledReleases {
                     ..mark
                 }),
                 Ok(Some(_) | None) => {}
-                Err(error) => unclear.push(error.message),
+                Err(error) => {
+                    let is_last = error.is_unreadable();
+                    unclear.push(error.message);
+                    // Each of the others may take the whole deadline of a request as well.
+                    if is_last {
+                        break;
+                    }
+                }
             }
         }
         found.extend(self.foreign_objects(|chart| charts.iter().any(|one| one == chart)));
@@ -231,6 +238,35 @@ mod tests {
             let found = installed.unmarked_of(&remote, ("lb", "wanted"), &["vip"]);
             let found = found.await.unwrap().map(|mark| mark.name);
             assert_eq!(found.as_deref(), expected);
+        }
+    }
+
+    #[tokio::test]
+    async fn no_more_secrets_are_asked_for_once_one_cannot_be_read() {
+        let revision = |name: &str| {
+            let labels = json!({ "name": name, "version": "1", "status": "deployed" });
+            let meta = json!({
+                "namespace": "lb", "name": name, "resourceVersion": "7", "labels": labels,
+            });
+            json!({ "metadata": meta })
+        };
+        let listed = ["a", "b", "vip"].map(revision);
+        let listed = json!({ "metadata": {}, "items": listed });
+        for (code, looks) in [(500, 1), (403, 1), (404, 2)] {
+            let listed = listed.clone();
+            let (remote, asked) = serving(move |path| match path.rsplit('/').next() {
+                Some("secrets") => (200, listed.clone()),
+                Some("a" | "b") => (code, json!("no")),
+                Some(_) | None => (404, json!("no")),
+            });
+            let installed = InstalledReleases::read(&remote, FIRST).await.unwrap();
+            let before = asked.lock().len();
+            let is_named = |mark: &ReleaseMark| mark.name == "vip";
+            let charts = ["vip".to_owned()];
+            let all = installed.all_unmarked_of(&remote, is_named, &charts);
+            let (found, unclear) = all.await;
+            assert_eq!((found.len(), unclear.len()), (1, looks), "{unclear:?}");
+            assert_eq!(asked.lock().len() - before, looks);
         }
     }
 }

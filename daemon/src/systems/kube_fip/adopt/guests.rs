@@ -30,7 +30,7 @@ use crate::{
     systems::kube_fip::{
         floating_ip::FipView,
         guest::{
-            SYSTEM,
+            LOOK, SYSTEM,
             config::{self, GuestConfig},
             harvester_kube_vip,
             observe::{CONFIG, is_guest},
@@ -76,12 +76,15 @@ pub async fn report(
     let access = GuestAccess::new(session, board, Arc::new(names), insecure);
     let (access, wanted) = (&access, &wanted(session).await.releases);
     let looks = guests.into_iter().map(|(id, name)| async move {
-        let found = match access.client(&id, &name).await {
-            Ok(remote) => leftovers(&remote, wanted)
-                .await
-                .map_err(|error| error.to_string()),
-            Err(stop) => Err(stop.text()),
+        let look = async {
+            match access.client(&id, &name).await {
+                Ok(remote) => leftovers(&remote, wanted)
+                    .await
+                    .map_err(|error| error.to_string()),
+                Err(stop) => Err(stop.text()),
+            }
         };
+        let found = in_time(look).await;
         access.rest(&id);
         (name, found)
     });
@@ -94,6 +97,14 @@ pub async fn report(
             Err(why) => report.unseen.push(format!("guest cluster {name}: {why}")),
         }
     }
+}
+
+/// Ends a look that takes too long: each of its requests has a deadline of its own, and there may be hundreds.
+async fn in_time(
+    look: impl Future<Output = Result<GuestLeftovers, String>>,
+) -> Result<GuestLeftovers, String> {
+    let looked = tokio::time::timeout(LOOK, look).await;
+    looked.unwrap_or_else(|_| Err(format!("a look takes longer than {} s", LOOK.as_secs())))
 }
 
 /// What the settings of the original say. Where they cannot be read the defaults count.
@@ -279,6 +290,16 @@ mod tests {
         };
         assert!(release.fine && release.name == "prod: release kube-system/kube-vip");
         assert!(!selector.fine && selector.says.contains("by its chart it was role=master"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_guest_that_takes_too_long_is_told_as_unseen() {
+        let begun = tokio::time::Instant::now();
+        let found = in_time(std::future::pending()).await;
+        assert_eq!(begun.elapsed().as_secs(), LOOK.as_secs());
+        assert_eq!(found, Err("a look takes longer than 120 s".to_owned()));
+        let quick = in_time(std::future::ready(Ok(GuestLeftovers::default())));
+        assert_eq!(quick.await, Ok(GuestLeftovers::default()));
     }
 
     #[tokio::test]

@@ -66,6 +66,8 @@ use crate::{
     helm::Helm,
 };
 
+pub use serve::LOOK;
+
 /// As guests, their releases and their pages know it.
 pub const SYSTEM: GuestSystem = GuestSystem {
     name: KubeFipSettings::NAME,

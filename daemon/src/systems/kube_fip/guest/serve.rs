@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// The deadline of a look at one guest. Each of its requests has one of its own, a list a minute.
-const LOOK: Duration = Duration::from_secs(120);
+pub const LOOK: Duration = Duration::from_secs(120);
 
 /// What a look at a guest came to: what it is to have, and what that waits for.
 type VipLook = (VipPlan, Option<VipWait>);
