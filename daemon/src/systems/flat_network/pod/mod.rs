@@ -96,7 +96,7 @@ impl Controller for PodController {
     type View = PodView;
 
     const METRIC: &'static str = "flatnetworkpod";
-    const WORKERS: usize = 16;
+    const WORKERS: usize = 32;
 
     fn context(&self) -> &Context<PodView> {
         &self.context
