@@ -19,6 +19,9 @@ use super::{
 };
 use crate::{attachment::LinkKind, frame::Mac};
 
+/// linux/if_ether.h
+const ETH_P_8021Q: u16 = 0x8100;
+
 /// An interface as the kernel has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Link {
@@ -44,6 +47,16 @@ impl Link {
     /// In lower case; empty where it has none.
     pub fn mac_text(&self) -> String {
         self.mac.map(|mac| mac.to_string()).unwrap_or_default()
+    }
+
+    /// Whether it is this VLAN of 802.1Q on `master`, which is in the same namespace.
+    pub fn is_vlan_on(&self, master: &Self, id: u16) -> bool {
+        let tagged = KindOfLink::Vlan {
+            id,
+            protocol: ETH_P_8021Q,
+        };
+        let is_below = self.parent == Some(master.index) && !self.parent_is_elsewhere;
+        is_below && self.kind == Some(tagged)
     }
 }
 
@@ -235,6 +248,33 @@ mod tests {
 
     use super::*;
     use crate::attachment::{IpvlanFlag, IpvlanMode, MacvlanMode};
+
+    #[test]
+    fn a_vlan_is_known_by_its_id_and_its_master() {
+        let vlan = |id, protocol, parent| Link {
+            kind: Some(KindOfLink::Vlan { id, protocol }),
+            parent: Some(parent),
+            ..Link::default()
+        };
+        let master = Link {
+            index: 7,
+            ..Link::default()
+        };
+        let found = vlan(100, 0x8100, 7);
+        assert!(found.is_vlan_on(&master, 100));
+        let elsewhere = Link {
+            parent_is_elsewhere: true,
+            ..found
+        };
+        let other = [
+            vlan(101, 0x8100, 7),
+            vlan(100, 0x88a8, 7),
+            vlan(100, 0x8100, 8),
+        ];
+        for other in other.iter().chain([&elsewhere, &master]) {
+            assert!(!other.is_vlan_on(&master, 100), "{other:?}");
+        }
+    }
 
     #[test]
     fn a_link_is_created_in_its_namespace_under_its_name() {

@@ -16,12 +16,15 @@ use fipd_cni::{
     link::{Family, KindOfLink},
     spool::{self, Entry},
 };
-use nix::sys::{
-    socket::{
-        AddressFamily, LinkAddr, SockFlag, SockProtocol, SockType, recvfrom, setsockopt, socket,
-        sockopt::ReceiveTimeout,
+use nix::{
+    libc::EOPNOTSUPP,
+    sys::{
+        socket::{
+            AddressFamily, LinkAddr, SockFlag, SockProtocol, SockType, recvfrom, setsockopt,
+            socket, sockopt::ReceiveTimeout,
+        },
+        time::TimeVal,
     },
-    time::TimeVal,
 };
 use serde_json::{Value, json};
 
@@ -626,8 +629,43 @@ fn status_names_a_master_that_the_host_lacks_and_an_mtu_beyond_it() {
     assert!(text.contains("up9"), "{text}");
     let large = json!({"master": "up0", "mtu": 1_501, "ipam": {"pools": ["a"]}});
     let (code, text) = site.run("STATUS", &site.conf("1.1.0", large)).error();
-    assert_eq!(code, 7, "{text}");
+    assert_eq!(code, 50, "{text}");
     assert!(text.starts_with("mtu of"), "{text}");
+}
+
+/// A VLAN may have a smaller MTU than its master.
+#[test]
+fn status_judges_the_mtu_by_the_interface_of_the_vlan() {
+    let site = Site::new();
+    let made = site.host_netlink(|netlink| {
+        let master = netlink.find("up0").unwrap().unwrap();
+        netlink.create_vlan("lan", master.index, 100)
+    });
+    match made {
+        Err(error) if error.raw_os_error() == Some(EOPNOTSUPP) => {
+            eprintln!("skipped: this kernel has no VLANs");
+            return;
+        }
+        made => assert!(made.unwrap()),
+    }
+    site.in_host("link set lan mtu 1400");
+    let _daemon = StandIn::giving(&site.socket(), attachment());
+    let status = |vlan: u16, mtu: u32| {
+        let more = json!({"master": "up0", "vlan": vlan, "mtu": mtu, "ipam": {"pools": ["a"]}});
+        site.run("STATUS", &site.conf("1.1.0", more))
+    };
+    // VLAN 101 has no interface yet.
+    for (vlan, mtu) in [(0, 1_500), (100, 0), (100, 1_400), (101, 1_500)] {
+        status(vlan, mtu).result();
+    }
+    for (vlan, mtu, most) in [
+        (100, 1_401, "1400 bytes, the MTU of lan"),
+        (101, 1_501, "up0"),
+    ] {
+        let (code, text) = status(vlan, mtu).error();
+        assert_eq!(code, 50, "{text}");
+        assert!(text.contains(most), "{text}");
+    }
 }
 
 /// The runtime would know neither the address nor that it has to be deleted.

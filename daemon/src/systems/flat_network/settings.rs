@@ -148,6 +148,7 @@ impl Default for FlatNetworkSettings {
             service_cidr: CidrList("10.43.0.0/16".into()),
             arp_policy: ArpPolicy::default(),
             proxy_arp: false,
+            // The original's operator always writes this: c.1 of the contract.
             mtu: Mtu(1_500),
             node: None,
             webhook: Webhook::default(),
@@ -253,6 +254,7 @@ mod tests {
             ..FlatNetworkSettings::default()
         };
         assert_eq!(read("").expect("settings"), expected);
+        assert_eq!(expected.attachment().mtu, 1_500, "as the original has it");
         let given = read("pending-limit = \"off\"\ndead-node-limit = \"10m\"").expect("settings");
         assert_eq!(given.pending_limit.0, None);
         assert_eq!(given.dead_node_limit.0, Some(Duration::from_secs(600)));
