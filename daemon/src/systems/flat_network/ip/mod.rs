@@ -4,6 +4,8 @@
 #[cfg(test)]
 mod conformance_tests;
 pub mod leaked;
+#[cfg(test)]
+mod release_tests;
 mod silence;
 mod status;
 pub mod wish;
@@ -295,7 +297,6 @@ impl FlatIps {
                 return Ok(Some(next));
             }
         }
-        ips.user.nodes.forget(key);
         Ok(None)
     }
 
@@ -304,8 +305,8 @@ impl FlatIps {
         pod: &Key,
         (key, ip): (&Key, &FlatIpView),
     ) -> Reconciled<Option<Next>> {
-        let (remote, pod_key) = (&ips.context.remote, pod);
-        let Some(pod) = remote.get::<Pod>(&POD.target(pod_key)).await? else {
+        let remote = &ips.context.remote;
+        let Some(pod) = remote.get::<Pod>(&POD.target(pod)).await? else {
             return Ok(None);
         };
         if alive::is_finished(&pod) {
@@ -319,11 +320,12 @@ impl FlatIps {
             return Ok(uses.then_some(Next::After(LOOK_AGAIN)));
         }
         let nodes = &ips.user.nodes;
-        if let Some(node) = alive::node_to_ask(&pod, || nodes.ending(key, pod_key)) {
+        let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+        if let Some(node) = alive::node_to_ask(&pod, || nodes.ending(key, uid)) {
             let found = remote.get::<Node>(&NODE.named("", node)).await?;
             let state = alive::NodeState::of(found.as_ref());
             let limit = ips.user.settings.dead_node_limit.0;
-            if state.is_lost(nodes.note(key, pod_key, state), limit) {
+            if state.is_lost(nodes.note(key, uid, state), limit) {
                 let note = format!(
                     "its pod ended on node {node}, which does not answer: the address is released"
                 );

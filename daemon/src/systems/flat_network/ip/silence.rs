@@ -7,9 +7,9 @@ use tokio::time::Instant;
 
 use crate::{controller::store::Key, systems::flat_network::pod::alive::NodeState};
 
-/// Pods that end, by the address and its pod.
+/// Pods that end, by the address and the UID of its pod: the next pod of the name has a grace of its own.
 #[derive(Default)]
-pub struct SeenNodes(Mutex<BTreeMap<(Key, Key), SeenPod>>);
+pub struct SeenNodes(Mutex<BTreeMap<(Key, String), SeenPod>>);
 
 struct SeenPod {
     /// When fipd first saw that it is to end.
@@ -29,18 +29,18 @@ impl SeenPod {
 
 impl SeenNodes {
     /// The pod is to end: for how long fipd knows it already.
-    pub fn ending(&self, ip: &Key, pod: &Key) -> Duration {
+    pub fn ending(&self, ip: &Key, pod: &str) -> Duration {
         let now = Instant::now();
         let mut all = self.0.lock();
-        let seen = all.entry((ip.clone(), pod.clone()));
+        let seen = all.entry((ip.clone(), pod.to_owned()));
         now - seen.or_insert_with(|| SeenPod::ending(now)).ends
     }
 
     /// Its node is found so: for how long already, without a change.
-    pub fn note(&self, ip: &Key, pod: &Key, node: NodeState) -> Duration {
+    pub fn note(&self, ip: &Key, pod: &str, node: NodeState) -> Duration {
         let now = Instant::now();
         let mut all = self.0.lock();
-        let seen = all.entry((ip.clone(), pod.clone()));
+        let seen = all.entry((ip.clone(), pod.to_owned()));
         let seen = seen.or_insert_with(|| SeenPod::ending(now));
         let (state, since) = seen.node.get_or_insert((node, now));
         if *state != node {
@@ -49,7 +49,7 @@ impl SeenNodes {
         now - *since
     }
 
-    /// Nobody looks at the nodes of its pods any more.
+    /// The FlatNetworkIP is gone. Not before: what follows the end of its last pod may fail, and the next try looks again.
     pub fn forget(&self, ip: &Key) {
         self.0.lock().retain(|(one, _), _| one != ip);
     }
@@ -64,20 +64,16 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn only_a_silence_without_a_pause_counts() {
         let nodes = SeenNodes::default();
-        let (ip, pod, other) = (
-            Key::new("ns", "a"),
-            Key::new("ns", "a"),
-            Key::new("ns", "b"),
-        );
+        let (ip, pod, other) = (Key::new("ns", "a"), "first", "next");
         let silent = |second| NodeState::Silent {
             since: jiff::Timestamp::from_second(second).ok(),
         };
         let pass = |seconds| tokio::time::advance(Duration::from_secs(seconds));
-        let note = |node| nodes.note(&ip, &pod, node).as_secs();
+        let note = |node| nodes.note(&ip, pod, node).as_secs();
         assert_eq!(note(silent(1)), 0);
         pass(40).await;
         assert_eq!(note(silent(1)), 40);
-        assert_eq!(nodes.note(&ip, &other, silent(1)), Duration::ZERO);
+        assert_eq!(nodes.note(&ip, other, silent(1)), Duration::ZERO);
         assert_eq!(note(silent(30)), 0, "it answered between two looks");
         pass(20).await;
         assert_eq!(note(silent(30)), 20);
@@ -92,13 +88,15 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_pod_ends_from_when_it_was_first_seen_to() {
         let nodes = SeenNodes::default();
-        let (ip, pod) = (Key::new("ns", "a"), Key::new("ns", "b"));
-        let ending = || nodes.ending(&ip, &pod).as_secs();
+        let (ip, pod) = (Key::new("ns", "a"), "first");
+        let ending = || nodes.ending(&ip, pod).as_secs();
         assert_eq!(ending(), 0);
         tokio::time::advance(Duration::from_secs(40)).await;
         assert_eq!(ending(), 40);
-        nodes.note(&ip, &pod, NodeState::Gone);
+        nodes.note(&ip, pod, NodeState::Gone);
         assert_eq!(ending(), 40, "whatever its node does");
+        let next = nodes.ending(&ip, "next").as_secs();
+        assert_eq!(next, 0, "the next pod of the name");
         nodes.forget(&ip);
         assert_eq!(ending(), 0);
     }
