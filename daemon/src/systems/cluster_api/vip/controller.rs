@@ -203,7 +203,8 @@ impl VipController {
         done
     }
 
-    /// Whatever a Cluster shows that gets no addresses is kept for it. What was said of it holds no longer.
+    /// A Cluster that fipd does not serve keeps what it shows and what another provider allocated for its claims. Its earlier
+    /// conditions no longer apply.
     async fn leave_alone(
         &self,
         key: &Key,
@@ -214,6 +215,8 @@ impl VipController {
         let cause = if state == VipState::Deleting {
             None
         } else {
+            self.reserve_allocated((key, cluster), &self.pools())
+                .await?;
             self.reserve_shown(key, cluster).await?
         };
         self.context.waiters.wait(key, cause);

@@ -704,6 +704,34 @@ async fn what_another_provider_allocates_is_reserved_before_the_cluster_shows_it
     assert_eq!(bench.vips.uses(&key(), &known, &pools).len(), 2);
 }
 
+/// fipd gives the Cluster nothing, and the other provider does.
+#[tokio::test]
+async fn what_another_provider_allocates_is_reserved_for_a_cluster_that_fipd_does_not_serve() {
+    let left = ClusterApiSettings {
+        in_cluster_kinds: InClusterKinds::Leave,
+        ..ClusterApiSettings::default()
+    };
+    let off = ClusterApiSettings {
+        vips: false,
+        ..left.clone()
+    };
+    let paused = json!({ "spec": { "paused": true } });
+    let plain = json!({ "spec": { "topology": null } });
+    for (settings, fields) in [(off, json!({})), (left.clone(), paused), (left, plain)] {
+        let bench = Bench::under(settings, &fields).await;
+        bench.own_pool().await;
+        bench.fulfil("vip-cp-c", "10.0.0.15");
+        let known = bench.vips.context.objects.get(&key()).expect("a Cluster");
+        let pools = bench.vips.pools();
+        let uses = || bench.vips.uses(&key(), &known, &pools).len();
+        assert_eq!(uses(), 1, "adoption takes it in");
+        for _ in 0..2 {
+            bench.work().await.expect("no failure");
+            assert_eq!(bench.users(15), Some(("Cluster".to_owned(), 0)), "{fields}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn what_another_provider_allocates_of_a_malformed_pool_is_reserved_as_well() {
     let bench = Bench::left(&json!({})).await;

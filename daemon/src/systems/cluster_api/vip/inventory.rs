@@ -52,7 +52,9 @@ impl VipController {
                 let mut uses = self.uses(&key, &view, &pools);
                 uses.retain(|one| {
                     let address = one.key.address;
-                    view.class_name().is_some() || !is_claimed(&claimed, &key, address)
+                    view.class_name().is_some()
+                        || self.is_allocated_by_other((&key, &view), address)
+                        || !is_claimed(&claimed, &key, address)
                 });
                 uses
             });
@@ -66,7 +68,7 @@ impl VipController {
         complete_list(session, &api, ListParams::default(), "list Clusters", keep).await
     }
 
-    /// What the Cluster shows in the pools that are known, but for what its claims have.
+    /// What the Cluster shows or is about to show in the pools that are known, but for what its claims hold.
     pub(super) fn uses(
         &self,
         key: &Key,
@@ -79,14 +81,22 @@ impl VipController {
             let adopted = |ledger: &Ledger| ledger.truly_adopted(network, &site.id, &site.system);
             cluster.meta.is_terminating() && self.context.read(adopted)
         };
-        let own = cluster.shown().filter_map(|(slot, address)| {
-            let address = Some(address).filter(|one| self.claimed(key, slot) != Some(*one))?;
-            let network = self.network_of((key, cluster), slot, address, pools)?;
-            let place = LeaseKey { network, address };
-            let is_of_other = |ledger: &Ledger| is_of_other(ledger, site, cluster, place);
-            let is_left = is_over(network) || self.context.read(is_of_other);
-            (!is_left).then(|| LeasePrefix::from(place))
+        // What another provider allocated for a claim counts before the Cluster shows it.
+        let allocated = VipSlot::ALL.into_iter().filter_map(|slot| {
+            let (_, address) = self.allocated_by_other((key, cluster), slot)?;
+            Some((slot, address)).filter(|_| !cluster.shows(address))
         });
+        let own = cluster
+            .shown()
+            .chain(allocated)
+            .filter_map(|(slot, address)| {
+                let address = Some(address).filter(|one| self.claimed(key, slot) != Some(*one))?;
+                let network = self.network_of((key, cluster), slot, address, pools)?;
+                let place = LeaseKey { network, address };
+                let is_of_other = |ledger: &Ledger| is_of_other(ledger, site, cluster, place);
+                let is_left = is_over(network) || self.context.read(is_of_other);
+                (!is_left).then(|| LeasePrefix::from(place))
+            });
         own.collect()
     }
 

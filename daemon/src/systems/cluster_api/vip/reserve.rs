@@ -121,7 +121,11 @@ impl VipController {
     }
 
     /// Whether another provider allocated the address for a claim of the Cluster.
-    fn is_allocated_by_other(&self, of: (&Key, &CapiClusterView), address: IpAddr) -> bool {
+    pub(super) fn is_allocated_by_other(
+        &self,
+        of: (&Key, &CapiClusterView),
+        address: IpAddr,
+    ) -> bool {
         let mut all = VipSlot::ALL.into_iter();
         all.any(|slot| {
             let allocated = self.allocated_by_other(of, slot);
