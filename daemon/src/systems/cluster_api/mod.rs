@@ -272,6 +272,10 @@ async fn serve(site: Arc<Site>, system: RunningClusterApi) {
         pools.completed().await;
         claims.user.addresses.completed().await;
         claims.completed().await;
+        if !serves {
+            // Whether what the in-cluster provider allocated is a Cluster's.
+            claims.user.clusters.completed().await;
+        }
     };
     tokio::select! {
         () = cancel.cancelled() => return,
@@ -449,7 +453,9 @@ fn pools_of<K>(
     let view = move |pool: K| {
         let namespace = pool.meta().namespace.as_deref().unwrap_or_default();
         let settings = site.settings::<ClusterApiSettings>();
-        settings.covers_namespace(namespace).then(|| view(pool))
+        // What another provider allocates is kept in the network of its pool, whichever namespace that is in.
+        let is_kept = !settings.serves_in_cluster_kinds() || settings.covers_namespace(namespace);
+        is_kept.then(|| view(pool))
     };
     context.follow(tasks, view, move |key| {
         queue.add(key.clone());

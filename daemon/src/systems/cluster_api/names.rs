@@ -25,7 +25,9 @@ pub const GLOBAL_PREFIX_POOL: Kind = Kind::cluster(
 .optional();
 pub const CLUSTER_CLASS_OBJECT: Kind =
     Kind::namespaced(CLUSTERS, "clusterclasses", "ClusterClass").or(OLDER_CLUSTERS);
-pub const CLUSTER: Kind = Kind::namespaced(CLUSTERS, "clusters", "Cluster").or(OLDER_CLUSTERS);
+pub const CLUSTER: Kind = Kind::namespaced(CLUSTERS, "clusters", "Cluster")
+    .or(OLDER_CLUSTERS)
+    .optional();
 
 pub const EXTENSION_CONFIG: Kind = Kind::cluster(
     "apis/runtime.cluster.x-k8s.io/v1beta2",

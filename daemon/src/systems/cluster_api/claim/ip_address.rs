@@ -26,7 +26,7 @@ use crate::{
         kind::{Kind, NAMESPACE},
         queue::Next,
         site::Site,
-        store::Key,
+        store::{Key, Observed},
     },
     systems::cluster_api::{
         names::{
@@ -269,9 +269,14 @@ pub fn is_served(site: &Site, key: &Key, there: &AddressView) -> bool {
 
 /// What becomes of an IPAddress without a claim, and of a lease without either.
 pub async fn without_claim(claims: &IpClaimController, key: &Key) -> Reconciled {
-    let Some(there) = claims.user.addresses.get(key) else {
-        let reason = "neither its claim nor its IPAddress is there";
-        return claims.release_unwritten(key, reason).await;
+    let there = match claims.user.addresses.seen(key) {
+        Some(Observed::Parsed(there)) => there,
+        // Nobody knows what it shows: its lease stays.
+        Some(Observed::Malformed(_)) => return Ok(Next::Done),
+        None => {
+            let reason = "neither its claim nor its IPAddress is there";
+            return claims.release_unwritten(key, reason).await;
+        }
     };
     if left::is_left(&claims.context.site, &there) {
         return left::keep(claims, key).await;

@@ -2,7 +2,10 @@
 //! for: the claim holds it in the address book, and loses it by its absence. What is for a Cluster the Cluster itself holds
 //! (`vip::reserve`).
 
-use fipd_core::{LeaseKey, LeasePrefix, Ledger, NetworkId, ReleaseScope};
+use std::net::IpAddr;
+
+use fipd_core::{Family, LeaseKey, LeasePrefix, Ledger, NetworkId, ReleaseScope, Span};
+use fipd_crds::labels::NETWORK;
 
 use super::{
     IpClaimController,
@@ -12,11 +15,16 @@ use super::{
 };
 use crate::{
     controller::{
-        Reconciled, confirm_absence::RECHECK_AFTER, kind::Kind, queue::Next, site::Site, store::Key,
+        Reconciled,
+        confirm_absence::RECHECK_AFTER,
+        kind::Kind,
+        queue::Next,
+        site::Site,
+        store::{Key, Observed},
+        waiters::Cause,
     },
     systems::cluster_api::{
-        names::CLUSTER,
-        pool::{growth::has, network_by_rules, object_of},
+        pool::{InClusterView, growth::has, holds_prefixes, network_by_rules, object_of},
         settings::ClusterApiSettings,
         vip::leave::cluster_of,
     },
@@ -30,42 +38,43 @@ pub fn is_left(site: &Site, there: &AddressView) -> bool {
         && in_cluster_kind(&there.pool).is_some()
 }
 
-/// What the IPAddress takes that the address book does not know of. What a Cluster beside it shows is the Cluster's.
+/// What the IPAddress takes that the address book does not know of.
 pub fn unknown(claims: &IpClaimController, key: &Key, there: &AddressView) -> Option<LeasePrefix> {
-    let prefix = place(claims, key, there)?;
-    let (context, identity) = (&claims.context, claims.context.identity(key));
-    let is_known = context.read(|ledger| {
-        let owner = ledger
-            .lease_around(prefix.key)
-            .and_then(|lease| lease.owner());
-        let beside = owner.is_some_and(|owner| {
-            let owner = &owner.identity;
-            *owner.kind == *CLUSTER.kind
-                && owner.cluster.as_ref() == Some(&context.site.id)
-                && owner.namespace == key.namespace
-        });
-        beside || has(ledger, prefix, &identity)
-    });
-    (!is_known && !is_of_cluster(claims, key)).then_some(prefix)
+    let prefix = Shown::of(claims, key, there)?.in_own_pool(claims)?;
+    let identity = claims.context.identity(key);
+    let is_known = |ledger: &Ledger| has(ledger, prefix, &identity);
+    (!claims.context.read(is_known) && !is_of_cluster(claims, key)).then_some(prefix)
 }
 
-/// Keeps from everybody else what the IPAddress of this name shows.
+/// Keeps from everybody else what the IPAddress of this name shows. A claim that fipd serves holds its lease itself.
 pub async fn keep(claims: &IpClaimController, key: &Key) -> Reconciled {
     let site = &claims.context.site;
+    // The look at new pools runs beside the queue.
+    let _keeping = claims.user.keeping.lock(key).await;
+    let claim = claims.context.objects.get(key);
+    if claim.is_some_and(|claim| claim.served) {
+        return Ok(Next::Done);
+    }
     let there = claims.user.addresses.get(key);
     let Some(there) = there.filter(|there| is_left(site, there)) else {
         return Ok(Next::Done);
     };
+    // From the look at the pool on: a change of it counts.
+    if let Some(kind) = in_cluster_kind(&there.pool) {
+        let pool = pool_key(kind, &key.namespace, &there.pool.name);
+        let cause = Cause::Object(kind.kind, pool);
+        claims.context.waits_for(key, Some(cause));
+    }
     if is_of_cluster(claims, key) {
         return Ok(match claims.user.clusters.is_complete() {
             true => Next::Done,
             false => Next::After(RECHECK_AFTER),
         });
     }
-    let Some(prefix) = place(claims, key, &there) else {
+    let Some(shown) = Shown::of(claims, key, &there) else {
         return Ok(Next::Done);
     };
-    release_others(claims, key, prefix).await?;
+    release_others(claims, key, &shown).await?;
     match unknown(claims, key, &there) {
         Some(prefix) => hold(claims, key, &there, prefix).await,
         None => Ok(Next::Done),
@@ -73,11 +82,7 @@ pub async fn keep(claims: &IpClaimController, key: &Key) -> Reconciled {
 }
 
 /// Releases what earlier IPAddresses of the name had.
-async fn release_others(
-    claims: &IpClaimController,
-    key: &Key,
-    shown: LeasePrefix,
-) -> Reconciled<()> {
+async fn release_others(claims: &IpClaimController, key: &Key, shown: &Shown) -> Reconciled<()> {
     let identity = claims.context.identity(key);
     let others = claims.context.read(|ledger| {
         let held = ledger.leases_of(&identity).into_iter();
@@ -90,7 +95,7 @@ async fn release_others(
             Some((contender.holder.clone(), used.key))
         });
         let mut others: Vec<_> = held.chain(contended).collect();
-        others.retain(|(_, key)| *key != shown.key);
+        others.retain(|(_, key)| !shown.is_at(key));
         others
     });
     for (holder, key) in others {
@@ -116,22 +121,94 @@ fn is_of_cluster(claims: &IpClaimController, key: &Key) -> bool {
     }
 }
 
-/// What an IPAddress takes in the network of its pool, where a pool of the address book has it.
-fn place(claims: &IpClaimController, key: &Key, there: &AddressView) -> Option<LeasePrefix> {
-    let (kind, address) = (in_cluster_kind(&there.pool)?, there.address?);
-    let name = pool_key(kind, &key.namespace, &there.pool.name);
-    let pools = claims.user.pools_of(kind.kind);
-    let pool = pools.and_then(|(_, pools)| pools.get(&name));
-    let network = match &pool {
-        Some(_) => network_of_pool(claims, kind, &name),
-        // One that fipd may not read, or that is gone.
-        None => by_rules(claims, &name, None),
-    }?;
-    let place = LeaseKey { network, address };
-    let has = |ledger: &Ledger| ledger.pool_in_range(place).is_some();
-    let rules = pool.and_then(|pool| pool.spec.rules().ok());
-    let prefix = || rules.map_or_else(|| LeasePrefix::from(place), |rules| rules.prefix_at(place));
-    claims.context.read(has).then(prefix)
+/// What an IPAddress takes.
+struct Shown {
+    address: IpAddr,
+    /// Bits of its prefix: 32 or 128 for an address.
+    length: u8,
+    /// The network that its pool names.
+    named: Option<NetworkId>,
+    /// That network; while the pool is not known, the most likely one.
+    network: Option<NetworkId>,
+}
+
+impl Shown {
+    fn of(claims: &IpClaimController, key: &Key, there: &AddressView) -> Option<Self> {
+        let (kind, address) = (in_cluster_kind(&there.pool)?, there.address?);
+        let name = pool_key(kind, &key.namespace, &there.pool.name);
+        let pools = claims.user.pools_of(kind.kind);
+        let pool = pools.and_then(|(_, pools)| pools.seen(&name));
+        let named = network_of_pool(claims, kind, &name);
+        let identity = claims.context.identity(key);
+        let held = |ledger: &Ledger| {
+            let mut leases = ledger.leases_of(&identity);
+            leases.extend(ledger.contentions_of(&identity));
+            let lease = leases.iter().find(|one| one.span().contains(address))?;
+            Some(lease.key.network)
+        };
+        let likely = || (claims.context.read(held)).or_else(|| by_rules(claims, &name, None));
+        Some(Self {
+            address,
+            length: length_of(kind, address, there.prefix, pool.as_ref()),
+            named,
+            network: match pool {
+                Some(_) => named,
+                None => named.or_else(likely),
+            },
+        })
+    }
+
+    fn span(&self) -> Span {
+        Span::of_prefix(self.address, self.length)
+    }
+
+    /// Whether a lease at this key is, or is a part of, what the IPAddress takes. Only its pool rules a network out.
+    fn is_at(&self, key: &LeaseKey) -> bool {
+        let is_there = self.named.is_none_or(|network| network == key.network);
+        is_there && self.span().contains(key.address)
+    }
+
+    /// What it takes, where an open pool of its network has any of that.
+    fn in_own_pool(&self, claims: &IpClaimController) -> Option<LeasePrefix> {
+        let (network, address, length) = (self.network?, self.address, self.length);
+        let key = LeaseKey { network, address };
+        let prefix = LeasePrefix { key, length };
+        let has = |ledger: &Ledger| {
+            if prefix.is_address() {
+                return ledger.pool_in_range(key).is_some();
+            }
+            let span = prefix.span();
+            let mut pools = ledger.pools().map(|pool| &pool.spec);
+            pools.any(|spec| {
+                let mut parts = spec.addresses.iter();
+                let is_open = spec.network == network && !spec.closed;
+                is_open && parts.any(|part| part.span().overlaps(&span))
+            })
+        };
+        claims.context.read(has).then_some(prefix)
+    }
+}
+
+/// Bits of what an IPAddress takes. Only of a prefix pool its `spec.prefix` is that; otherwise it is the length of the subnet.
+fn length_of(
+    kind: Kind,
+    address: IpAddr,
+    named: Option<u8>,
+    pool: Option<&Observed<InClusterView>>,
+) -> u8 {
+    let bits = Family::of(address).bits();
+    if !holds_prefixes(kind.plural) {
+        return bits;
+    }
+    let begins = |length: &u8| {
+        (1..=bits).contains(length) && Span::of_prefix(address, *length).first_address() == address
+    };
+    let of_pool = || match pool? {
+        Observed::Parsed(pool) => pool.spec.rules().ok()?.allocation_length,
+        Observed::Malformed(_) => None,
+    };
+    let length = named.filter(begins);
+    length.or_else(|| of_pool().filter(begins)).unwrap_or(bits)
 }
 
 /// The network of a pool object: by the rules, where another provider serves its kind.
@@ -145,7 +222,11 @@ pub fn network_of_pool(claims: &IpClaimController, kind: Kind, pool: &Key) -> Op
         return mirror;
     }
     let (_, pools) = claims.user.pools_of(kind.kind)?;
-    by_rules(claims, pool, pools.get(pool)?.network.as_deref())
+    let annotation = match pools.seen(pool)? {
+        Observed::Parsed(pool) => pool.network.clone(),
+        Observed::Malformed(object) => object.annotations.get(NETWORK).cloned(),
+    };
+    by_rules(claims, pool, annotation.as_deref())
 }
 
 /// The network of a pool with this annotation, by the rules.
@@ -160,157 +241,5 @@ pub fn by_rules(
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use fipd_core::{PoolSpec, System, testing::create_pool};
-    use fipd_crds::cluster_api::{IPAddress, IPAddressClaim};
-    use parking_lot::Mutex;
-    use serde_json::json;
-
-    use super::*;
-    use crate::{
-        clock,
-        clusters::testing,
-        controller::{
-            address_user::conformance_tests::Subject as _,
-            client::Remote,
-            events::Events,
-            fake_api_tests::{FakeApi, client},
-            meta::Meta,
-            reconcile::Controller as _,
-        },
-        ipam::Ipam,
-        systems::cluster_api::{
-            claim::{IpClaims, observe::IpClaimView},
-            settings::InClusterKinds,
-            vip::CapiClusterView,
-        },
-    };
-
-    struct Bench {
-        _dir: tempfile::TempDir,
-        claims: Arc<IpClaimController>,
-    }
-
-    impl Bench {
-        /// fipd has a pool of 10.0.0.0/24, and leaves those of the in-cluster provider to that.
-        async fn new() -> Self {
-            let dir = tempfile::tempdir().expect("a directory");
-            let (ipam, _writer) = Ipam::start(dir.path(), Arc::new(clock::now)).expect("a store");
-            let server = Arc::<Mutex<FakeApi>>::default();
-            let mut session = testing::session(client(&server), &ipam).await;
-            *session.settings.of_mut() = ClusterApiSettings {
-                in_cluster_kinds: InClusterKinds::Leave,
-                ..ClusterApiSettings::default()
-            };
-            testing::map_to(&session, &System::cluster_api(), NetworkId::DEFAULT);
-            let site = Arc::new(Site::new(session.clone(), System::cluster_api()));
-            let quiet = || std::future::ready(());
-            let events = Events::start(session.recorder.clone(), site.cancel(), quiet);
-            let remote = Remote::new(client(&server));
-            let claims = IpClaims::controller(&site, remote, &Arc::new(events));
-            claims.user.clusters.complete();
-            let pool = PoolSpec::own("own", vec!["10.0.0.0/24".parse().expect("addresses")]);
-            ipam.submit(create_pool(pool)).await.expect("a pool");
-            Self { _dir: dir, claims }
-        }
-
-        /// The provider made an IPAddress of this name, and fipd hears of it.
-        async fn shows(&self, name: &str, kind: &str, address: &str) {
-            let object = json!({
-                "apiVersion": "ipam.cluster.x-k8s.io/v1beta2", "kind": "IPAddress",
-                "metadata": { "name": name, "namespace": "ns", "uid": address },
-                "spec": {
-                    "claimRef": { "name": name }, "address": address, "prefix": 24,
-                    "poolRef": { "apiGroup": "ipam.cluster.x-k8s.io", "kind": kind, "name": "net" },
-                },
-            });
-            let object: IPAddress = serde_json::from_value(object).expect("an IPAddress");
-            let addresses = &self.claims.user.addresses;
-            addresses.set(&Key::new("ns", name), AddressView::of(object));
-            self.hear(name).await;
-        }
-
-        async fn hear(&self, name: &str) -> Next {
-            let key = Key::new("ns", name);
-            let claim = self.claims.context.objects.get(&key);
-            let done = self.claims.reconcile(&key, claim).await;
-            done.expect("no failure")
-        }
-
-        /// Who has the address.
-        fn holder(&self, last: u8) -> Option<String> {
-            let (network, address) = (NetworkId::DEFAULT, [10, 0, 0, last].into());
-            let place = LeaseKey { network, address };
-            self.claims.context.read(|ledger| {
-                let owner = ledger.lease_around(place)?.owner()?;
-                Some(owner.identity.name.to_string())
-            })
-        }
-    }
-
-    const GLOBAL: &str = "GlobalInClusterIPPool";
-
-    #[tokio::test]
-    async fn what_a_machine_has_of_the_in_cluster_provider_nobody_else_gets() {
-        let bench = Bench::new().await;
-        let holds = |last| bench.holder(last);
-        bench.shows("a", GLOBAL, "10.0.0.9").await;
-        assert_eq!(holds(9).as_deref(), Some("a"));
-        let key = Key::new("ns", "a");
-        let there = bench.claims.user.addresses.get(&key).expect("it is known");
-        assert!(is_left(&bench.claims.context.site, &there));
-        assert_eq!(unknown(&bench.claims, &key, &there), None, "it is known");
-        // Somebody else has it already: the claim is the next.
-        bench.shows("twice", GLOBAL, "10.0.0.9").await;
-        assert_eq!(holds(9).as_deref(), Some("a"));
-        // The claim was made again, and has another one.
-        bench.shows("a", GLOBAL, "10.0.0.10").await;
-        assert_eq!(holds(9).as_deref(), Some("twice"));
-        assert_eq!(holds(10).as_deref(), Some("a"));
-        // Once it is gone its absence is confirmed first.
-        bench.claims.user.addresses.remove(&key);
-        assert_eq!(bench.hear("a").await, Next::After(RECHECK_AFTER));
-        assert_eq!(holds(10).as_deref(), Some("a"));
-        // What no pool of fipd's has, and what another provider made, is nothing to keep.
-        bench.shows("far", GLOBAL, "10.9.0.20").await;
-        bench.shows("other", "InfobloxIPPool", "10.0.0.20").await;
-        assert_eq!(holds(20), None);
-    }
-
-    #[tokio::test]
-    async fn what_is_for_a_cluster_is_left_to_the_cluster() {
-        let bench = Bench::new().await;
-        let cluster = CapiClusterView {
-            meta: Meta {
-                uid: "u-c".into(),
-                ..Meta::default()
-            },
-            ..CapiClusterView::default()
-        };
-        bench
-            .claims
-            .user
-            .clusters
-            .set(&Key::new("ns", "c"), cluster);
-        // Its claim may be yet to be seen.
-        bench.shows("vip-cp-c", GLOBAL, "10.0.0.9").await;
-        assert_eq!(bench.holder(9), None);
-        for (owner, holder) in [("u-c", None), ("u-other", Some("vip-cp-c"))] {
-            let mut claim = IpClaims::object();
-            claim["metadata"] = json!({ "name": "vip-cp-c", "namespace": "ns", "ownerReferences": [{
-                "apiVersion": "v1", "kind": "X", "name": "c", "uid": owner,
-            }] });
-            let claim: IPAddressClaim = serde_json::from_value(claim).expect("a claim");
-            let claim = IpClaimView {
-                served: false,
-                ..IpClaimView::of(claim)
-            };
-            let objects = &bench.claims.context.objects;
-            objects.set(&Key::new("ns", "vip-cp-c"), claim);
-            bench.hear("vip-cp-c").await;
-            assert_eq!(bench.holder(9).as_deref(), holder, "{owner}");
-        }
-    }
-}
+#[path = "left_tests.rs"]
+mod tests;

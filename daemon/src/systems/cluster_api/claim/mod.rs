@@ -80,6 +80,8 @@ pub struct IpClaims {
     pub probes: ClaimProbes,
     /// Whoever writes an address into a Cluster, or releases one that it may show, has the lock of the Cluster.
     pub writing: KeyLocks,
+    /// Whoever keeps what an IPAddress of another provider shows has the lock of its name.
+    keeping: KeyLocks,
 }
 
 /// The controller of these claims.
@@ -100,6 +102,7 @@ impl IpClaims {
             marked: RecentUids::default(),
             probes: ClaimProbes::new(prober),
             writing: KeyLocks::default(),
+            keeping: KeyLocks::default(),
         }
     }
 

@@ -105,6 +105,8 @@ pub struct AddressView {
     pub pool: PoolRef,
     /// `None`: it shows none.
     pub address: Option<IpAddr>,
+    /// Length of the prefix that it shows, or of the subnet of its address.
+    pub prefix: Option<u8>,
     /// UIDs of its owners.
     pub owners: Vec<String>,
     /// Its claim is gone, and it goes then.
@@ -138,6 +140,7 @@ impl AddressView {
             meta,
             claim: object.spec.claim_ref.name.as_str().into(),
             address: address.map(|address| address.to_canonical()),
+            prefix: object.spec.prefix.and_then(|length| length.try_into().ok()),
             pool: object.spec.pool_ref,
         }
     }

@@ -296,9 +296,10 @@ pub fn of_cluster(
     Some(adopt(site, of, prefix))
 }
 
-/// Whether it holds the prefix, or is noted as one who shows it.
+/// Whether it holds all of the prefix, or is noted as one who shows it.
 pub fn has(ledger: &Ledger, prefix: LeasePrefix, identity: &Identity) -> bool {
     let lease = ledger.lease_around(prefix.key);
+    let lease = lease.filter(|lease| lease.span().covers(&prefix.span()));
     lease.is_some_and(|lease| lease.held_by(identity) || lease.contender(identity).is_some())
 }
 
