@@ -408,19 +408,29 @@ async fn malformed<S: Subject>(death: Death) -> Conforms {
     Ok(())
 }
 
-/// Another cluster answers, which has no such object.
+/// The watch shows no object: another cluster answers, then this one, which has it, and last this one without it.
 async fn elsewhere<S: Subject>(death: Death) -> Conforms {
     let bench = Bench::<S>::new(death).await;
-    for is_other in [true, false] {
-        {
+    for (is_other, is_there) in [(true, false), (false, true), (false, false)] {
+        let there = {
             let mut server = bench.server.lock();
-            server.objects.clear();
             server.is_other = is_other;
-        }
+            match is_there {
+                true => None,
+                false => server.objects.remove(&bench.key),
+            }
+        };
         let gone = bench.daemon.controller.reconcile(&bench.key, None).await;
         must!(gone.is_err() == is_other, "{is_other}: {gone:?}");
         let stays = bench.pool().is_some_and(|pool| !pool.spec.closed);
-        must!(stays == is_other, "{is_other}: its pool stays: {stays}");
+        let what = (is_other, is_there);
+        must!(
+            stays == (is_other || is_there),
+            "{what:?}: its pool stays: {stays}"
+        );
+        if let Some(there) = there {
+            bench.server.lock().objects.insert(bench.key.clone(), there);
+        }
     }
     Ok(())
 }

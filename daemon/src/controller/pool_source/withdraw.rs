@@ -8,8 +8,9 @@ use super::{PoolController, PoolSource, not_ready};
 use crate::{
     clock,
     controller::{
-        ReconcileError, Reconciled, conditions::ConditionUpdate, confirm_absence::RECHECK_AFTER,
-        meta::Meta, queue::Next, reconcile::Controller, site::Site, store::Key,
+        ReconcileError, Reconciled, client::CallError, conditions::ConditionUpdate,
+        confirm_absence::RECHECK_AFTER, meta::Meta, owned::identify, queue::Next,
+        reconcile::Controller, site::Site, store::Key,
     },
     ipam::IpamError,
 };
@@ -104,14 +105,37 @@ impl<S: PoolSource> PoolController<S> {
         Ok(())
     }
 
-    /// There is no such object, if it is this cluster that says so: quotas and quarantines go with a pool.
+    /// There is no such object, where a fresh read of this cluster says so too: quotas and quarantines go with a pool.
     pub(super) async fn gone(&self, key: &Key) -> Reconciled {
-        if self.existing(key).is_some() {
-            let verified = self.context.site.session.verify_identity().await;
-            verified.map_err(|error| ReconcileError::internal(error.to_string()))?;
-            self.withdraw(key).await?;
+        let pool = self.existing(key);
+        if pool.is_none_or(|pool| self.goes_later(&pool)) {
+            return Ok(Next::Done);
         }
+        self.verify().await?;
+        let kind = self.context.kind().named(&key.namespace, "");
+        let is_it = |object| Some(identify(&object)?.0).filter(|found| found == key);
+        match self.context.remote.list_kept(&kind, "", is_it).await {
+            // The watch is behind.
+            Ok(there) if !there.is_empty() => return Ok(Next::After(RECHECK_AFTER)),
+            // Neither object nor kind is there.
+            Ok(_) | Err(CallError::NotFound(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+        self.verify().await?;
+        self.withdraw(key).await?;
         Ok(Next::Done)
+    }
+
+    /// Whether it is closed, and has leases: the last of them has it looked at again.
+    fn goes_later(&self, pool: &Pool) -> bool {
+        let usage = self.context.read(|ledger| ledger.usage(pool.id));
+        pool.spec.closed && usage.is_some_and(|usage| usage.attributed > usage.quarantined)
+    }
+
+    /// Another cluster may answer by now.
+    async fn verify(&self) -> Reconciled<()> {
+        let verified = self.context.site.session.verify_identity().await;
+        verified.map_err(|error| ReconcileError::internal(error.to_string()))
     }
 
     /// Deletes the pool, or closes it while it is in use; the pool that is left.
