@@ -28,6 +28,7 @@ use super::{
     Reconciled,
     attachments::{Attachments, HarvesterNetwork},
     conditions::ConditionUpdate,
+    confirm_absence::AbsenceCheck,
     context::Context,
     meta::{Meta, View},
     queue::Next,
@@ -206,6 +207,8 @@ pub struct SourceFacts<'a> {
 pub struct PoolController<S: PoolSource> {
     context: Context<S::View>,
     source: S,
+    /// Pools without an object, of a kind that the cluster does not serve.
+    unserved: AbsenceCheck<Key>,
 }
 
 impl<S: PoolSource> Controller for PoolController<S> {
@@ -241,6 +244,7 @@ impl<S: PoolSource> Controller for PoolController<S> {
         let Some(object) = object else {
             return self.gone(key).await;
         };
+        self.unserved.forget(key);
         let object = &*object;
         let verdict = match self.eligible(key, object) {
             Eligible::Own => return Ok(Next::Done),
@@ -283,7 +287,11 @@ impl<S: PoolSource> Controller for PoolController<S> {
 
 impl<S: PoolSource> PoolController<S> {
     pub fn new(context: Context<S::View>, source: S) -> Arc<Self> {
-        Arc::new(Self { context, source })
+        Arc::new(Self {
+            context,
+            source,
+            unserved: AbsenceCheck::default(),
+        })
     }
 
     /// The object that the pool mirrors, if it is one of these.

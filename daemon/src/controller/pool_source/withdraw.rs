@@ -117,11 +117,17 @@ impl<S: PoolSource> PoolController<S> {
         match self.context.remote.list_kept(&kind, "", is_it).await {
             // The watch is behind.
             Ok(there) if !there.is_empty() => return Ok(Next::After(RECHECK_AFTER)),
-            // Neither object nor kind is there.
-            Ok(_) | Err(CallError::NotFound(_)) => {}
+            Ok(_) => {}
+            // An API server that starts may serve a kind late.
+            Err(CallError::NotFound(_)) => {
+                if let Some(left) = self.unserved.missing(key) {
+                    return Ok(Next::After(left));
+                }
+            }
             Err(error) => return Err(error.into()),
         }
         self.verify().await?;
+        self.unserved.forget(key);
         self.withdraw(key).await?;
         Ok(Next::Done)
     }
@@ -129,7 +135,7 @@ impl<S: PoolSource> PoolController<S> {
     /// Whether it is closed, and has leases: the last of them has it looked at again.
     fn goes_later(&self, pool: &Pool) -> bool {
         let usage = self.context.read(|ledger| ledger.usage(pool.id));
-        pool.spec.closed && usage.is_some_and(|usage| usage.attributed > usage.quarantined)
+        pool.spec.closed && usage.is_some_and(|usage| usage.held() > 0)
     }
 
     /// Another cluster may answer by now.
