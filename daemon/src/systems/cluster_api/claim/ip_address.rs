@@ -226,9 +226,8 @@ async fn leave(
     there: &AddressView,
     grace: Duration,
 ) -> Reconciled<()> {
-    let now = clock::now().0;
     let millis = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
-    let ends = clock::rfc3339(Timestamp(now.saturating_add(millis)));
+    let ends = clock::rfc3339(Timestamp(clock::now().0.saturating_add(millis)));
     let finalizers = there.meta.finalizers.iter();
     let others: Vec<_> = finalizers.filter(|one| *one != PROTECT_ADDRESS).collect();
     let patch = json!({ "metadata": {
@@ -236,8 +235,7 @@ async fn leave(
         "ownerReferences": null, "finalizers": others, "annotations": { GRACE_ENDS: ends },
     } });
     let (remote, target) = (&claims.context.remote, target(claims, key));
-    let now = remote.patch_seen(&target, Patch::Merge, &patch);
-    match now.await {
+    match remote.patch_seen(&target, Patch::Merge, &patch).await {
         Ok(now) => claims.user.addresses.keep(key, AddressView::of(now)),
         Err(CallError::NotFound(_)) => {}
         Err(error) => return Err(error.into()),

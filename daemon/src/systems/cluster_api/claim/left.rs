@@ -40,7 +40,7 @@ pub fn is_left(site: &Site, there: &AddressView) -> bool {
 
 /// What the IPAddress takes that the address book does not know of.
 pub fn unknown(claims: &IpClaimController, key: &Key, there: &AddressView) -> Option<LeasePrefix> {
-    let prefix = Shown::of(claims, key, there)?.in_own_pool(claims)?;
+    let prefix = LeftAddress::of(claims, key, there)?.in_own_pool(claims)?;
     let identity = claims.context.identity(key);
     let is_known = |ledger: &Ledger| has(ledger, prefix, &identity);
     (!claims.context.read(is_known) && !is_of_cluster(claims, key)).then_some(prefix)
@@ -71,7 +71,7 @@ pub async fn keep(claims: &IpClaimController, key: &Key) -> Reconciled {
             false => Next::After(RECHECK_AFTER),
         });
     }
-    let Some(shown) = Shown::of(claims, key, &there) else {
+    let Some(shown) = LeftAddress::of(claims, key, &there) else {
         return Ok(Next::Done);
     };
     release_others(claims, key, &shown).await?;
@@ -82,7 +82,11 @@ pub async fn keep(claims: &IpClaimController, key: &Key) -> Reconciled {
 }
 
 /// Releases what earlier IPAddresses of the name had.
-async fn release_others(claims: &IpClaimController, key: &Key, shown: &Shown) -> Reconciled<()> {
+async fn release_others(
+    claims: &IpClaimController,
+    key: &Key,
+    shown: &LeftAddress,
+) -> Reconciled<()> {
     let identity = claims.context.identity(key);
     let others = claims.context.read(|ledger| {
         let held = ledger.leases_of(&identity).into_iter();
@@ -122,7 +126,7 @@ fn is_of_cluster(claims: &IpClaimController, key: &Key) -> bool {
 }
 
 /// What an IPAddress takes.
-struct Shown {
+struct LeftAddress {
     address: IpAddr,
     /// Bits of its prefix: 32 or 128 for an address.
     length: u8,
@@ -132,7 +136,7 @@ struct Shown {
     network: Option<NetworkId>,
 }
 
-impl Shown {
+impl LeftAddress {
     fn of(claims: &IpClaimController, key: &Key, there: &AddressView) -> Option<Self> {
         let (kind, address) = (in_cluster_kind(&there.pool)?, there.address?);
         let name = pool_key(kind, &key.namespace, &there.pool.name);

@@ -37,7 +37,7 @@ image:
   tag: v0.0.7
 ";
 
-/// Whether a value can be used, and what is told of one that cannot.
+/// The check of a value, and what the Event says of one that fails it.
 type KeyRule = (fn(&str) -> bool, &'static str);
 
 const LEVEL: KeyRule = (
