@@ -97,6 +97,11 @@ pub trait PoolSource: Send + Sync + 'static {
         Eligible::Yes
     }
 
+    /// Whether objects of the namespace are looked at; the pools of others go.
+    fn covers(&self, _namespace: &str) -> bool {
+        true
+    }
+
     /// What else in the network keeps the object from defining this pool, or from changing its `mirror` to it.
     fn obstacle(
         &self,

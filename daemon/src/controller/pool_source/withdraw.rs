@@ -112,24 +112,28 @@ impl<S: PoolSource> PoolController<S> {
             return Ok(Next::Done);
         }
         self.verify().await?;
-        let kind = self.context.kind().named(&key.namespace, "");
-        let is_it = |object| Some(identify(&object)?.0).filter(|found| found == key);
-        match self.context.remote.list_kept(&kind, "", is_it).await {
-            // The watch is behind.
-            Ok(there) if !there.is_empty() => return Ok(Next::After(RECHECK_AFTER)),
-            Ok(_) => {}
-            // An API server that starts may serve a kind late.
-            Err(CallError::NotFound(_)) => {
-                if let Some(left) = self.unserved.missing(key) {
-                    return Ok(Next::After(left));
-                }
-            }
-            Err(error) => return Err(error.into()),
+        if self.source.covers(&key.namespace)
+            && let Some(next) = self.still_there(key).await?
+        {
+            return Ok(next);
         }
         self.verify().await?;
         self.unserved.forget(key);
         self.withdraw(key).await?;
         Ok(Next::Done)
+    }
+
+    /// When to look again at an object that a fresh read finds, or whose kind is not served; `None`: it is gone.
+    async fn still_there(&self, key: &Key) -> Reconciled<Option<Next>> {
+        let kind = self.context.kind().named(&key.namespace, "");
+        let is_it = |object| Some(identify(&object)?.0).filter(|found| found == key);
+        match self.context.remote.list_kept(&kind, "", is_it).await {
+            // The watch is behind.
+            Ok(there) => Ok((!there.is_empty()).then_some(Next::After(RECHECK_AFTER))),
+            // An API server that starts may serve a kind late.
+            Err(CallError::NotFound(_)) => Ok(self.unserved.missing(key).map(Next::After)),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Whether it is closed, and has leases: the last of them has it looked at again.

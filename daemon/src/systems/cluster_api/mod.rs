@@ -453,9 +453,7 @@ fn pools_of<K>(
     let view = move |pool: K| {
         let namespace = pool.meta().namespace.as_deref().unwrap_or_default();
         let settings = site.settings::<ClusterApiSettings>();
-        // What another provider allocates is kept in the network of its pool, whichever namespace that is in.
-        let is_kept = !settings.serves_in_cluster_kinds() || settings.covers_namespace(namespace);
-        is_kept.then(|| view(pool))
+        settings.looks_at_pools_of(namespace).then(|| view(pool))
     };
     context.follow(tasks, view, move |key| {
         queue.add(key.clone());

@@ -172,6 +172,12 @@ impl ClusterApiSettings {
         namespace.is_empty() || self.namespace.is_empty() || *self.namespace == *namespace
     }
 
+    /// The same of pools that are looked at: what another provider allocates is kept in the network of its pool, whichever
+    /// namespace that is in.
+    pub fn looks_at_pools_of(&self, namespace: &str) -> bool {
+        !self.serves_in_cluster_kinds() || self.covers_namespace(namespace)
+    }
+
     pub fn serves_in_cluster_kinds(&self) -> bool {
         self.in_cluster_kinds == InClusterKinds::Serve
     }

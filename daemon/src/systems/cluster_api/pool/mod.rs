@@ -165,6 +165,10 @@ impl<const PREFIXES: bool> PoolSource for InClusterSource<PREFIXES> {
     const AMBIGUOUS_IS_UNREADY: bool = true;
     const TAG: &'static str = if PREFIXES { PREFIX_TAG } else { "" };
 
+    fn covers(&self, namespace: &str) -> bool {
+        self.settings.looks_at_pools_of(namespace)
+    }
+
     fn facts<'a>(&'a self, pool: &'a InClusterView) -> SourceFacts<'a> {
         SourceFacts {
             network: pool.network.as_deref(),
